@@ -18,7 +18,7 @@ draws it again.
 | `figures.py` | what to draw where |
 | `page.py`, `templates/` | the page |
 | `comparison.py`, `card.py`, `labelling.py` | a page of several reports, a model card, labelling |
-| `predictions.py`, `images.py`, `snippets.py` | the table of predictions, embedded images, code |
+| `predictions.py`, `images.py` | the table of predictions, embedded images |
 """
 
 from pseudocal.app.report.content import measure, report_of

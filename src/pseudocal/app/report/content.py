@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from pseudocal.app.report.findings import facts_of, headline_of
 from pseudocal.app.report.images import thumbnail
+from pseudocal.app.report.page import templates
 from pseudocal.app.report.predictions import class_name
 from pseudocal.app.report.record import (
     Bins,
@@ -27,7 +28,6 @@ from pseudocal.app.report.record import (
     Report,
     Threshold,
 )
-from pseudocal.app.report.snippets import EXPORTED, LOGITS, REJECTED, SKLEARN, SNIPPETS
 from pseudocal.app.report.summaries import (
     BINS,
     THRESHOLDS,
@@ -74,9 +74,6 @@ def report_of(
     else:
         reliability = diagrams_of_ground_truth(*seen)
         metrics = measure(*seen)
-    usage = REJECTED
-    if calibration.refused is None:
-        usage = usage_of(model, calibration.temperature, segments=summary.unit == "pixels")
     confidence = _histogram(summary)
     report = Report(
         headline=Headline(
@@ -96,7 +93,12 @@ def report_of(
         metrics=metrics,
         examples=_examples(summary),
         maps=tuple(summary.maps),
-        usage=usage,
+        usage=usage_of(
+            model,
+            calibration.temperature,
+            segments=summary.unit == "pixels",
+            refused=calibration.refused is not None,
+        ),
         settings=calibration.settings,
         versions=calibration.versions,
         timing=timing,
@@ -104,25 +106,23 @@ def report_of(
     return replace(report, headline=headline_of(report), facts=facts_of(report))
 
 
-def usage_of(model: AboutModel, temperature: float, *, segments: bool = False) -> str:
+def usage_of(
+    model: AboutModel, temperature: float, *, segments: bool = False, refused: bool = False
+) -> str:
     """Python code that applies the result.
 
     >>> model = AboutModel(name="f", title="f", kind="callable", recipe="callable", output=None)
     >>> print(usage_of(model, 2.0).splitlines()[-1])
     probabilities = calibration.probabilities(logits)    # or: softmax(logits / 2)
     """
-    snippet = LOGITS
-    if model.files:
-        snippet = SNIPPETS.get(model.recipe, EXPORTED)
-    elif model.kind == "sklearn":
-        snippet = SKLEARN
-    elif model.kind in ("lightgbm", "xgboost"):
-        snippet = SNIPPETS[model.recipe]
-    if segments:
-        snippet = snippet.replace("ForImageClassification", "ForSemanticSegmentation")
-    return snippet.format(
-        temperature=temperature, files=", ".join(model.files), output=model.output
-    )
+    how = "logits"
+    if refused:
+        how = "rejected"
+    elif model.files or model.kind in ("lightgbm", "sklearn", "xgboost"):
+        how = model.recipe
+    template = templates()["usage.txt"]
+    code: str = template.render(how=how, model=model, temperature=temperature, segments=segments)
+    return code
 
 
 def _fit(calibration: Calibration) -> Fit:

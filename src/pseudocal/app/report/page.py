@@ -56,7 +56,7 @@ def templates() -> dict[str, Any]:
     jinja2 = require("jinja2", "report")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("pseudocal.app.report"),
-        autoescape=jinja2.select_autoescape(default=True, disabled_extensions=("md",)),
+        autoescape=jinja2.select_autoescape(default=True, disabled_extensions=("md", "txt")),
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
