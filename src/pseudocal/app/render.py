@@ -20,7 +20,7 @@ from pseudocal.app.models.hugging_face import MODEL_FOLDER
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.pixels import PixelSample
 from pseudocal.app.report import Report, Summary, report_of, write_report
-from pseudocal.app.report.card import card_of
+from pseudocal.app.report.page import card_of
 from pseudocal.app.report.predictions import (
     Confidences,
     PredictionTable,

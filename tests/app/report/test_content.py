@@ -10,9 +10,9 @@ import pytest
 
 from pseudocal import Calibration, InputError, TemperatureScaling, softmax
 from pseudocal.app.report import page
-from pseudocal.app.report.card import card_of
 from pseudocal.app.report.figures import accuracy_and_confidence
 from pseudocal.app.report.findings import is_contradicted
+from pseudocal.app.report.page import card_of
 from pseudocal.app.report.record import Estimate
 from pseudocal.metrics import Outcomes, ece
 

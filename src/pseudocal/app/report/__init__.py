@@ -16,8 +16,8 @@ draws it again.
 | `findings.py` | what to say: codes and numbers |
 | `wording.py` | how to say it: every sentence that is not in a template |
 | `figures.py` | what to draw where |
-| `page.py`, `templates/` | the page |
-| `comparison.py`, `card.py`, `labelling.py` | a page of several reports, a model card, labelling |
+| `page.py`, `templates/` | the page, and a model card |
+| `comparison.py`, `labelling.py` | a page of several reports, the labelling page |
 | `predictions.py`, `images.py` | the table of predictions, embedded images |
 """
 

@@ -13,47 +13,24 @@ from pseudocal.app.report.wording import VERDICTS
 
 @dataclass(frozen=True)
 class ComparedLine:
-    """What a comparison says about one calibration.
+    """What a comparison says about one calibration, in words."""
 
-    Attributes:
-        name: what it is called: the folder of the results.
-        address: where its page is, from the page of the comparison.
-        model: the name of the model.
-        data: the data it was calibrated on.
-        finished: the day it was done.
-        inputs: the number of inputs that were used.
-        temperature: the temperature that applies, and one that was rejected.
-        verdict: the verdict, in one word or two.
-        tone: its colour: "good", "caution" or "bad".
-        accuracy: the accuracy, and whether it comes from the ground truth, labels or an estimate.
-        confidence: the mean confidence before and after.
-        ece: the ECE before and after; a dash without ground truth.
-
-    """
-
-    name: str
-    address: str
+    name: str  # the folder of the results
+    address: str  # where its page is, from the page of the comparison
     model: str
     data: str
     finished: str
     inputs: str
-    temperature: str
+    temperature: str  # the one that applies, and one that was rejected
     verdict: str
-    tone: str
+    tone: str  # the colour of the verdict: "good", "caution" or "bad"
     accuracy: str
     confidence: str
     ece: str
 
 
 def line_of(report: Report, name: str, address: str) -> ComparedLine:
-    """Make the line of one report.
-
-    Args:
-        report: the report.
-        name: what it is called.
-        address: where its page is.
-
-    """
+    """Make the line of one report, which has a name and a page."""
     fit = report.calibration
     temperature = f"{fit.temperature:.3f}"
     if fit.refused is not None:
@@ -61,7 +38,6 @@ def line_of(report: Report, name: str, address: str) -> ComparedLine:
     confidence = f"{report.confidence.mean_before:.1%}"
     if not report.unchanged:
         confidence += f" → {report.confidence.mean_after:.1%}"
-    verdict = report.verdict
     return ComparedLine(
         name=name,
         address=address,
@@ -70,8 +46,8 @@ def line_of(report: Report, name: str, address: str) -> ComparedLine:
         finished=report.timing.finished[:10],
         inputs=f"{report.data.used:,}",
         temperature=temperature,
-        verdict=verdict or "none",
-        tone="" if verdict is None else VERDICTS[verdict].tone,
+        verdict=report.verdict or "none",
+        tone="" if report.verdict is None else VERDICTS[report.verdict].tone,
         accuracy=_accuracy(report),
         confidence=confidence,
         ece=_ece(report),
@@ -105,11 +81,6 @@ def _percent(value: float | None) -> str:
 
 
 def comparison(lines: Sequence[ComparedLine]) -> str:
-    """Draw the page.
-
-    Args:
-        lines: the lines, in order.
-
-    """
+    """Draw the page, with the lines in this order."""
     html: str = templates()["comparison.html"].render(lines=lines)
     return html

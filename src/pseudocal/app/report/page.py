@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -21,21 +22,17 @@ from pseudocal.app.run import PAGE, REPORT
 from pseudocal.extras import require
 from pseudocal.files import replacing
 
+KNOWN_TASKS = {"huggingface": "image-classification", "huggingface-text": "text-classification"}
+
 
 def page(report: Report) -> str:
-    """Draw the report as an HTML page.
-
-    Args:
-        report: the content of the report.
-
-    """
+    """Draw the report as an HTML page."""
     judged = report.labels or report.trust
     diagrams = report.reliability
     html: str = templates()["page.html"].render(
         report=report,
         judged=judged,
         verdict=None if judged is None else wording.VERDICTS[judged.verdict],
-        nothing_fitted=wording.NOTHING_FITTED,
         contradicted=is_contradicted(report),
         second_opinions=second_opinions(report),
         known=known_accuracy(report),
@@ -99,25 +96,42 @@ def warm_up() -> None:
 
 
 def write_report(report: Report, folder: Path) -> None:
-    """Write `report.json` and `report.html` into a folder.
-
-    Args:
-        report: the content of the report.
-        folder: the folder, which must exist.
-
-    """
+    """Write `report.json` and `report.html` into a folder."""
     report.save(folder / REPORT)
     write_page(report, folder)
 
 
 def write_page(report: Report, folder: Path) -> None:
-    """Write `report.html` into a folder.
-
-    Args:
-        report: the content of the report.
-        folder: the folder, which must exist.
-
-    """
+    """Write `report.html` into a folder."""
     html = page(report)
     with replacing(folder / PAGE) as aside:
         aside.write_text(html, encoding="utf-8", errors="replace")  # file names may be no Unicode
+
+
+def card_of(report: Report) -> str:
+    """A model card: the text of `README.md`, whose first lines are metadata for the hub."""
+    task = KNOWN_TASKS.get(report.model.recipe, "other")
+    if report.unit == "pixels":
+        task = "image-segmentation"
+    metrics = [("temperature", "Temperature", report.calibration.temperature)]
+    for row in report.metrics or ():
+        if row.after is not None and row.after.value is not None:
+            metrics.append((row.metric, f"{row.metric}, calibrated", row.after.value))
+    result = {
+        "task": {"type": task},
+        "dataset": {
+            "name": report.data.name,
+            "type": "unlabelled",
+            "args": {"date": report.timing.finished},
+        },
+        "metrics": [
+            {"type": kind, "name": name, "value": round(value, 6)} for kind, name, value in metrics
+        ],
+    }
+    index = [{"name": report.model.title, "results": [result]}]
+    text: str = templates()["card.md"].render(
+        report=report,
+        judged=report.labels or report.trust,
+        index=json.dumps(index, ensure_ascii=False),  # JSON is YAML
+    )
+    return text + "\n"

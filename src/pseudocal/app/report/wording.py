@@ -230,7 +230,6 @@ VERDICTS: dict[str, VerdictWords] = {
         "This temperature is not expected to help. The confidences are unchanged.",
     ),
 }
-NOTHING_FITTED = "Nothing was fitted: the confidences are those of the model."
 
 
 # ------------------------------------------------------------------------------ numbers
