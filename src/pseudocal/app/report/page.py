@@ -114,9 +114,11 @@ def card_of(report: Report) -> str:
     if report.unit == "pixels":
         task = "image-segmentation"
     metrics = [("temperature", "Temperature", report.calibration.temperature)]
-    for row in report.metrics or ():
-        if row.after is not None and row.after.value is not None:
-            metrics.append((row.metric, f"{row.metric}, calibrated", row.after.value))
+    metrics += [
+        (row.metric, f"{row.metric}, calibrated", row.after.value)
+        for row in report.metrics or ()
+        if row.after is not None and row.after.value is not None
+    ]
     result = {
         "task": {"type": task},
         "dataset": {
