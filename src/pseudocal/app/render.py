@@ -174,29 +174,23 @@ def _render_images(
 
 
 def _fitted_on(run: Run, labels: LabelSample | None) -> Labelled:
-    """What the temperature was fitted on: labelled rows, or mixup samples."""
-    if labels is not None:
-        return labelled_rows(run, labels)
-    evidence = run.evidence()
-    if evidence is None or not evidence.mixup_samples.seen:
-        return NO_MIXUP
-    return evidence.mixup_samples.labelled
-
-
-def labelled_rows(run: Run, labels: LabelSample) -> Labelled:
-    """The rows that a person has labelled.
+    """What the temperature was fitted on: the rows that a person has labelled, or mixup samples.
 
     Where the label is "none of these", it is that of the second likeliest class: the prediction is
     wrong.
     """
+    if labels is None:
+        evidence = run.evidence()
+        if evidence is None or not evidence.mixup_samples.seen:
+            return NO_MIXUP
+        return evidence.mixup_samples.labelled
     known = labels.labels != CANNOT_TELL
     rows = labels.rows[known]
     logits = np.array(run.logits[rows])
     second = np.argsort(logits, axis=1, kind="stable")[:, -2]
     given = labels.labels[known]
     truth = np.where(given == NONE_OF_THESE, second, given)
-    groups = None if run.groups is None else run.groups[rows]
-    return Labelled(logits, truth, groups=groups)
+    return Labelled(logits, truth, groups=None if run.groups is None else run.groups[rows])
 
 
 def _texts(record: RunRecord) -> list[str] | None:
