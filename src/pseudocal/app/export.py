@@ -27,15 +27,7 @@ def why_not_exported(run: Run, calibration: Calibration, model: OpenModel) -> st
 
 
 def export(run: Run, calibration: Calibration, model: OpenModel, folder: Path) -> tuple[str, ...]:
-    """Write the model with the temperature inside, check it, and return the names of its files.
-
-    Args:
-        run: the run, with two inputs to check the file on.
-        calibration: the calibration.
-        model: the open model.
-        folder: where to write it.
-
-    """
+    """Write the model with the temperature inside, check it, and return the names of its files."""
     if model.export is None or not _is_fitted(calibration):
         return ()
     if why_not_exported(run, calibration, model) is not None:

@@ -20,6 +20,7 @@ from pseudocal.app.models.hugging_face import MODEL_FOLDER
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.pixels import PixelSample
 from pseudocal.app.report import Report, Summary, report_of, write_report
+from pseudocal.app.report.images import map_images
 from pseudocal.app.report.page import card_of
 from pseudocal.app.report.predictions import (
     Confidences,
@@ -169,7 +170,8 @@ def _render_images(
         summary.consider(example, run.image_file(i))
     write(image_table(record.names, sample.fractions, sample.before, after, record.classes))
     for i, (image, mask) in enumerate(run.shown_maps()):
-        summary.show(image, record.names[i], image_file=run.image_file(i), mask=mask)
+        t = calibration.temperature
+        summary.maps.append(map_images(image, record.names[i], t, run.image_file(i), mask))
     return summary
 
 

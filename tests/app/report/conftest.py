@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from pseudocal import Calibration, LabelSample, TemperatureScaling, rows_to_label
+from pseudocal.app.pixels import SHOWN_MAPS
 from pseudocal.app.report import Report, Summary, report_of
+from pseudocal.app.report.images import map_images
 from pseudocal.app.report.predictions import Confidences, class_name, row_chunks, row_table
 from pseudocal.app.report.record import Example
 from pseudocal.app.run import AboutData, AboutModel, Timing
@@ -162,7 +164,9 @@ def add_image(
     means = float(seen.before[:, 0].mean()), float(seen.after[:, 0].mean())
     summary.add_predictions(seen, len(image))
     summary.consider(Example(name, predicted, *means), image_file)
-    summary.show(image, name, image_file=image_file, mask=mask)
+    if len(summary.maps) < SHOWN_MAPS:
+        t = summary.calibration.temperature
+        summary.maps.append(map_images(image, name, t, image_file, mask))
     if mask is not None:
         summary.measure(image, mask)
 

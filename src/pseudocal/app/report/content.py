@@ -57,14 +57,8 @@ def report_of(
 ) -> Report:
     """Make the report of a calibration.
 
-    Args:
-        summary: the summary of the predictions, with the calibration.
-        fitted_on: what the temperature was fitted on: mixup samples, those of pixels with groups;
-            or the labelled inputs, if the calibration was refined.
-        model: the description of the model.
-        data: the description of the data.
-        timing: when the run finished, and how long it took.
-
+    The temperature was fitted on mixup samples, those of pixels with groups; or on the labelled
+    inputs, if the calibration was refined.
     """
     calibration = summary.calibration
     seen = summary.seen()
@@ -76,10 +70,7 @@ def report_of(
         metrics = measure(*seen)
     confidence = _histogram(summary)
     report = Report(
-        headline=Headline(
-            "mean_confidence",
-            {"before": confidence.mean_before, "after": confidence.mean_after},
-        ),
+        headline=Headline("unfitted", {"before": confidence.mean_before}),  # replaced below
         model=model,
         data=data,
         unit=summary.unit,
@@ -211,30 +202,21 @@ def _example(one: tuple[Example, Path | None]) -> Example:
     return replace(example, thumbnail=None if path is None else thumbnail(path))
 
 
-def measure(
-    before: Seen, after: Seen | None = None, *, resamples: int | None = None, seed: int = 0
-) -> tuple[Measurement, ...]:
+def measure(before: Seen, after: Seen | None = None) -> tuple[Measurement, ...]:
     """Compute each metric with an interval and, if `after` is given, its paired change.
 
     >>> outcomes = Outcomes.from_probabilities([[0.75, 0.25]] * 4, labels=[0, 0, 0, 1])
     >>> [(row.metric, row.before.value) for row in measure(outcomes) if row.metric != "nll"]
     [('ece', 0.0), ('brier', 0.375), ('accuracy', 0.75)]
-
-    Args:
-        before: the outcomes of inputs, or the sums of images, before calibration.
-        after: the same after calibration; None to measure once.
-        resamples: the number of bootstrap resamples; None for 500 of inputs or 1,000 of images.
-        seed: the seed of the bootstrap.
-
     """
     images = isinstance(before, Segmented)
-    options = {"resamples": resamples or (1000 if images else 500), "seed": seed}
+    resamples = 1000 if images else 500
     rows = []
     for name in MEASURED_OF_IMAGES if images else MEASURED:
-        row = Measurement(name, _estimate(bootstrap(name, before, **options)))
+        row = Measurement(name, _estimate(bootstrap(name, before, resamples=resamples)))
         if after is not None:
-            new = bootstrap(name, after, **options)
-            change = paired(name, before, after, **options)
+            new = bootstrap(name, after, resamples=resamples)
+            change = paired(name, before, after, resamples=resamples)
             row = Measurement(name, row.before, _estimate(new), _estimate(change))
         rows.append(row)
     return tuple(rows)

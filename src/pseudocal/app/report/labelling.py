@@ -71,17 +71,34 @@ def write_labelling_page(path: Path, chosen: Sequence[ToLabel], classes: Sequenc
         raise InputError("whole inputs and pixels cannot be labelled on one page")
     if not chosen or not classes:
         raise InputError("a labelling page needs inputs and classes")
+    labels = label_texts(classes)
+    room = IMAGES_ROOM // min(len(chosen), MANY_IMAGES)
+    files = templates()
+    style = files["page.css"].render() + "\n" + files["label.css"].render()
+    script = files["label.js"].render()
+    html: str = files["label.html"].render(
+        unit=_unit(chosen[0]),
+        data={
+            "unit": _unit(chosen[0]),
+            "chosen": [_shown(one, labels, room) for one in chosen],
+            "classes": _told_apart([_unicode(name) for name in classes]),
+            "labels": labels,
+            "others": NOT_A_CLASS,
+            "guards": {"start": AT_START, "within": WITHIN},
+        },
+        style=style,
+        script=script,
+        style_hash=_content_hash(style),
+        script_hash=_content_hash(script),
+    )
     with replacing(path) as aside:
-        aside.write_text(_labelling_page(chosen, classes), encoding="utf-8")
+        aside.write_text(html, encoding="utf-8")
 
 
 def label_texts(classes: Sequence[str]) -> list[str]:
-    """What `labels.csv` says for each class.
+    """What `labels.csv` says for each class: its name, or its number where a name is not unique.
 
-    Its name, or its number where the name could mean something else.
-
-    That is where two classes have the same name, and where a name is empty or one of
-    `NOT_A_CLASS`.
+    A name that is empty or one of `NOT_A_CLASS` counts as used already.
 
     >>> label_texts(["crane", "heron", "crane", "none of these"])
     ['0', 'heron', '2', '3']
@@ -97,35 +114,11 @@ def label_texts(classes: Sequence[str]) -> list[str]:
     return labels
 
 
-def _labelling_page(chosen: Sequence[ToLabel], classes: Sequence[str]) -> str:
-    labels = label_texts(classes)
-    room = IMAGES_ROOM // min(max(len(chosen), 1), MANY_IMAGES)
-    files = templates()
-    style = files["page.css"].render() + "\n" + files["label.css"].render()
-    script = files["label.js"].render()
-    html: str = files["label.html"].render(
-        unit=_unit(chosen),
-        data={
-            "unit": _unit(chosen),
-            "chosen": [_shown(one, labels, room) for one in chosen],
-            "classes": _told_apart([_unicode(name) for name in classes]),
-            "labels": labels,
-            "others": NOT_A_CLASS,
-            "guards": {"start": AT_START, "within": WITHIN},
-        },
-        style=style,
-        script=script,
-        style_hash=_content_hash(style),
-        script_hash=_content_hash(script),
-    )
-    return html
-
-
-def _unit(chosen: Sequence[ToLabel]) -> str:
+def _unit(one: ToLabel) -> str:
     """What is labelled, for the heading."""
-    if chosen[0].pixel is not None:
+    if one.pixel is not None:
         return "pixels"
-    return "images" if chosen[0].image_file is not None else "inputs"
+    return "images" if one.image_file is not None else "inputs"
 
 
 def _shown(one: ToLabel, labels: Sequence[str], room: int) -> dict[str, Any]:

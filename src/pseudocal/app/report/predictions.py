@@ -35,10 +35,6 @@ def row_chunks(logits: Logits | StoredArray) -> Iterator[slice]:
 
     >>> list(row_chunks(np.zeros((5, 2))))
     [slice(0, 5, None)]
-
-    Args:
-        logits: `(n, classes)`: an array, a memory map or an array in a file.
-
     """
     step = block_starts(logits.shape).step
     rows = step * max(1, CHUNK // (step * logits.shape[1]))
@@ -60,15 +56,9 @@ class Confidences:
     (array([[1, 0]]), array([[0.9, 0.1]]))
     >>> confidences.after.round(3)  # 9 to 1 becomes its square root, 3 to 1
     array([[0.75, 0.25]])
-
-    Attributes:
-        top: classes `(n, k)`, most likely first.
-        before: their probabilities `(n, k)` before calibration.
-        after: their probabilities `(n, k)` after it.
-
     """
 
-    top: NDArray[np.int64]
+    top: NDArray[np.int64]  # classes `(n, k)`, most likely first
     before: Floats
     after: Floats
 
@@ -118,14 +108,6 @@ def image_table(
     >>> table = image_table(["a.png"], np.array([[0.25, 0.75]]), [0.9], [0.8], ["sky", "road"])
     >>> table["class_name"], table["class_fraction"]
     (['road'], array([0.75]))
-
-    Args:
-        names: the name of each image.
-        fractions: the fraction of pixels of each class, `(n, classes)`.
-        before: the mean confidence of each image before calibration.
-        after: the same after calibration.
-        classes: the class names, as far as they are known.
-
     """
     top = fractions.argmax(axis=1)
     return {

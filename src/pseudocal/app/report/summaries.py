@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.report.images import map_images
 from pseudocal.app.report.predictions import Confidences, class_name
 from pseudocal.app.report.record import Example, MapImages, Unit
-from pseudocal.arrays import Labels, Logits, Maps
+from pseudocal.arrays import Labels, Logits
 from pseudocal.calibrators import Calibration
 from pseudocal.metrics import Outcomes, Segmented
 from pseudocal.metrics.outcomes import bin_of, equal_width
@@ -26,7 +25,6 @@ BINS = 15  # bins of the histogram of confidences, as in the reliability diagram
 # thresholds of confidence
 THRESHOLDS = (0.0, *(np.arange(30, 90, 5) / 100).tolist(), 0.9, 0.95, 0.97, 0.98, 0.99, 0.995)
 EXAMPLES = 12  # inputs in each list of examples
-MAPS = 6  # images that are shown pixel by pixel
 JOINED = 256  # images whose sums are joined, since joined sums take less memory
 SHOWN_TEXT = 160  # characters of a text that is shown
 
@@ -50,30 +48,22 @@ class Summary:
     >>> summary.add_rows(logits, Confidences.of(logits, summary.calibration), ["a.png"])
     >>> summary.shown["changed"][0][0].class_name
     'dog'
-
-    Attributes:
-        calibration: the calibration to apply.
-        classes: the class names, as far as they are known.
-        unit: what is predicted: inputs, or the pixels of images.
-        histogram: predictions in each bin of confidence before and after, `(2, bins)`.
-        moved: sums of the confidences before and after of the predictions in each bin before, `(2,
-            bins)`.
-        by_class: predictions of each class, the sums of their confidences before and after, and how
-            many are right, `(4, classes)`; NaN if that is not known.
-        selection: predictions by the largest threshold that they reach after calibration, the sums
-            of their confidences after, and how many are right, `(3, thresholds)`.
-        shown: the best examples of each list with their image files, best first.
-        maps: a few images, pixel by pixel.
-
     """
 
     calibration: Calibration
-    classes: Sequence[str] = ()
+    classes: Sequence[str] = ()  # the class names, as far as they are known
     unit: Unit = "inputs"
+    # predictions in each bin of confidence before and after
     histogram: Doubles = field(default_factory=lambda: np.zeros((2, BINS)))
+    # sums of the confidences before and after of the predictions in each bin before
     moved: Doubles = field(default_factory=lambda: np.zeros((2, BINS)))
+    # predictions of each class, the sums of their confidences before and after, and how many are
+    # right, `(4, classes)`; NaN if that is not known
     by_class: Any = 0.0
+    # predictions by the largest threshold that they reach after calibration, the sums of their
+    # confidences after, and how many are right
     selection: Doubles = field(default_factory=lambda: np.zeros((3, len(THRESHOLDS))))
+    # the best examples of each list with their image files, best first
     shown: dict[str, list[tuple[Example, Path | None]]] = field(
         default_factory=lambda: {key: [] for key in ORDERS}
     )
@@ -90,17 +80,9 @@ class Summary:
         texts: Sequence[str] | None = None,
         ground_truth: Labels | None = None,
     ) -> None:
-        """Add some inputs.
+        """Add some inputs, few enough to be processed at once: see `row_chunks`.
 
-        Args:
-            logits: `(n, classes)`, few enough to be processed at once: see `row_chunks`.
-            seen: their most likely classes before and after calibration.
-            names: the name of each input.
-            image_files: the image file of each input, None for inputs without one.
-            texts: the inputs, if they are texts.
-            ground_truth: the true classes `(n,)`, for evaluation only; given in every call or in
-                none.
-
+        Ground truth is for evaluation only, and given in every call or in none.
         """
         predicted = seen.top[:, 0]
         right = None if ground_truth is None else predicted == ground_truth
@@ -132,15 +114,7 @@ class Summary:
         weights: NDArray[Any] | None = None,
         right: NDArray[Any] | None = None,
     ) -> None:
-        """Add predictions of inputs or pixels to the sums.
-
-        Args:
-            seen: their most likely classes before and after calibration.
-            classes: the number of classes.
-            weights: their weights; None if they count alike.
-            right: which are right; None if unknown.
-
-        """
+        """Add predictions of inputs or pixels to the sums; `right` says which are right, if known."""
         predicted = seen.top[:, 0]
         before = seen.before[:, 0].astype(np.float64)
         after = seen.after[:, 0].astype(np.float64)
@@ -169,19 +143,6 @@ class Summary:
             place = bisect_right(keys, key(example.before, example.after))
             self.shown[name].insert(place, (example, image_file))
             del self.shown[name][EXAMPLES:]
-
-    def show(
-        self,
-        image: Maps,
-        name: str,
-        *,
-        image_file: Path | None = None,
-        mask: NDArray[Any] | None = None,
-    ) -> None:
-        """Draw one image `(classes, height, width)` pixel by pixel, unless there are enough already."""
-        if len(self.maps) < MAPS:
-            temperature = self.calibration.temperature
-            self.maps.append(map_images(image, name, temperature, image_file, mask))
 
     def measure(self, logits: NDArray[Any], ground_truth: NDArray[Any]) -> None:
         """Add the ground truth of rows or of one image `(classes, height, width)`.
