@@ -28,7 +28,7 @@ from pseudocal.app.models.files import AsLogits, OutputType
 from pseudocal.app.publishing import finish_publishing, publishing
 from pseudocal.app.records import to_plain
 from pseudocal.app.report import Report, measure, write_page
-from pseudocal.app.report.comparison import ComparedLine, comparison, line_of
+from pseudocal.app.report.page import ComparedLine, comparison, line_of
 from pseudocal.app.report.predictions import row_chunks
 from pseudocal.app.run import (
     CALIBRATION,

@@ -10,7 +10,7 @@ import pytest
 
 from pseudocal import Calibration, TemperatureScaling
 from pseudocal.app.report import Summary, page
-from pseudocal.app.report import summaries as module
+from pseudocal.app.report import content as module
 from pseudocal.app.report.content import class_rows, selection_of
 from pseudocal.app.report.predictions import Confidences
 from pseudocal.app.report.record import Example

@@ -11,20 +11,18 @@ draws it again.
 | module | subject |
 |---|---|
 | `record.py` | the record, and how it is read and written |
-| `summaries.py` | running sums over the predictions |
-| `content.py` | from a summary to a record |
+| `content.py` | running sums over the predictions, and the record made from them |
 | `findings.py` | what to say: codes and numbers |
 | `wording.py` | how to say it: every sentence that is not in a template |
 | `figures.py` | what to draw where |
-| `page.py`, `templates/` | the page, and a model card |
-| `comparison.py`, `labelling.py` | a page of several reports, the labelling page |
+| `page.py`, `templates/` | the page, a page that compares several reports, and a model card |
+| `labelling.py` | the labelling page |
 | `predictions.py`, `images.py` | the table of predictions, embedded images |
 """
 
-from pseudocal.app.report.content import measure, report_of
+from pseudocal.app.report.content import Summary, measure, report_of
 from pseudocal.app.report.page import page, write_page, write_report
 from pseudocal.app.report.record import Report
-from pseudocal.app.report.summaries import Summary
 
 __all__ = [
     "Report",
