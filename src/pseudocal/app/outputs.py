@@ -43,15 +43,7 @@ from pseudocal.app.run import (
     Timing,
     save_run,
 )
-from pseudocal.arrays import (
-    InputError,
-    Logits,
-    Maps,
-    as_labels,
-    as_logits,
-    as_maps,
-    check_rows,
-)
+from pseudocal.arrays import InputError, Logits, Maps, as_labels, as_logits, as_maps, check_rows
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.calibration import versions
 from pseudocal.files import allocate_array, own_file, replacing
