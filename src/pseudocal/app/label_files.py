@@ -13,7 +13,6 @@ import numpy as np
 
 from pseudocal.app.inputs.tables import NUMBER, check_regular, plain_cell
 from pseudocal.app.job import Sampling
-from pseudocal.app.report.labelling import NOT_A_CLASS, label_texts
 from pseudocal.app.run import Run, pixel_name
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.labels import (
@@ -24,6 +23,7 @@ from pseudocal.calibrators.labels import (
     rows_to_label,
 )
 
+NOT_A_CLASS = ("cannot tell", "none of these")  # labels that are no class
 NO_CLASS = dict(zip(NOT_A_CLASS, (CANNOT_TELL, NONE_OF_THESE), strict=True))
 OTHER_LABELS = " and ".join(f'"{label}"' for label in NOT_A_CLASS) + " are allowed too"
 SEPARATORS = (",", ";", "\t")
@@ -316,3 +316,30 @@ def _loosely(text: str) -> str:
     'cannot tell'
     """
     return " ".join(text.casefold().split())
+
+
+def label_texts(classes: Sequence[str]) -> list[str]:
+    """What `labels.csv` says for each class: its name, or its number where a name is not unique.
+
+    A name that is empty or one of `NOT_A_CLASS` counts as used already.
+
+    >>> label_texts(["crane", "heron", "crane", "none of these"])
+    ['0', 'heron', '2', '3']
+    """
+    names = [as_unicode(name) for name in classes]
+    known = Counter((*names, *NOT_A_CLASS, ""))
+    labels = [name if known[name] == 1 else str(i) for i, name in enumerate(names)]
+    for label, count in Counter(labels).items():
+        if count > 1:
+            raise InputError(
+                f"two classes would have the label {label!r}: give them different names"
+            )
+    return labels
+
+
+def as_unicode(text: str) -> str:
+    """Text that can be written to a file, as the predictions have it.
+
+    Names of files need not be Unicode.
+    """
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -16,7 +16,6 @@ draws it again.
 | `wording.py` | how to say it: every sentence that is not in a template |
 | `figures.py` | what to draw where |
 | `page.py`, `templates/` | the page, a page that compares several reports, and a model card |
-| `labelling.py` | the labelling page |
 | `predictions.py`, `images.py` | the table of predictions, embedded images |
 """
 
