@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pseudocal import InputError
+from pseudocal.app.records import to_plain
 from pseudocal.app.report import Report, page, write_page, write_report
 
 
@@ -51,7 +52,7 @@ def contents(made):
         made.make_segmented(labelled=True),
         made.make_refined(),
     ]
-    return [report.to_dict() for report in reports]
+    return [to_plain(report) for report in reports]
 
 
 @pytest.fixture

@@ -154,14 +154,13 @@ class Summary:
         bins = bin_of(before, equal_width(BINS))
         bins_after = bin_of(after, equal_width(BINS))
         level = np.searchsorted(THRESHOLDS, after, side="right") - 1
-        self.histogram[0] += np.bincount(bins, weights, BINS)
-        self.histogram[1] += np.bincount(bins_after, weights, BINS)
-        self.moved[0] += np.bincount(bins, before * weights, BINS)
-        self.moved[1] += np.bincount(bins, after * weights, BINS)
-        sums = (weights, before * weights, after * weights, known)
-        by_class = [np.bincount(predicted, part, classes) for part in sums]
-        self.by_class = self.by_class + np.stack(by_class)
-        kept = (weights, after * weights, known)
+        self.histogram += [np.bincount(part, weights, BINS) for part in (bins, bins_after)]
+        before = before * weights
+        after = after * weights
+        self.moved += [np.bincount(bins, part, BINS) for part in (before, after)]
+        sums = [np.bincount(predicted, part, classes) for part in (weights, before, after, known)]
+        self.by_class = self.by_class + np.stack(sums)
+        kept = (weights, after, known)
         self.selection += [np.bincount(level, part, len(THRESHOLDS)) for part in kept]
 
     def consider(self, example: Example, image_file: Path | None = None) -> None:

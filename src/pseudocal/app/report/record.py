@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pseudocal.app.records import decode_json, encode_json, to_plain
+from pseudocal.app.records import decode_json, encode_json
 from pseudocal.app.report.wording import Fact, Headline
 from pseudocal.app.run import AboutData, AboutModel, Timing
 from pseudocal.arrays import InputError
@@ -252,11 +252,6 @@ class Report:
     def metric(self, name: Metric) -> Measurement | None:
         """A metric on the ground truth; None if it was not measured."""
         return next((row for row in self.metrics or () if row.metric == name), None)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as JSON values."""
-        content: dict[str, Any] = to_plain(self)
-        return content
 
     def save(self, path: Path) -> None:
         """Write the report as JSON; the file is complete or absent."""
