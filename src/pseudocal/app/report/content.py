@@ -190,14 +190,14 @@ class Summary:
         if len(self._measured) >= JOINED:
             self._measured = [self._joined()]
 
-    def seen(self) -> tuple[Seen, Seen] | None:
+    def seen(self) -> tuple[Any, Any] | None:
         """The outcomes or sums before and after calibration, also with a rejected T.
 
         None without ground truth.
         """
         return self._joined() if self._measured else None
 
-    def _joined(self) -> tuple[Seen, Seen]:
+    def _joined(self) -> tuple[Any, Any]:
         before, after = zip(*self._measured, strict=True)
         kind = Outcomes if self.unit == "inputs" else Segmented
         return kind.concatenate(before), kind.concatenate(after)
@@ -333,12 +333,14 @@ def class_rows(summary: Summary) -> tuple[ClassRow, ...]:
         name = class_name(i, summary.classes)
         precision = None if math.isnan(right) else right / n
         rows.append(ClassRow(name, n / total, before / n, after / n, precision))
-    old, new = summary.seen() or (None, None)
-    if isinstance(old, Segmented) and isinstance(new, Segmented):
-        scores = list(zip(old.classes(), new.classes(), strict=True))
-        for k, i in enumerate(predicted):
-            rows[k] = _with_scores(rows[k], *scores[i])
-    return tuple(rows)
+    seen = summary.seen() if summary.unit == "pixels" else None
+    if seen is None:
+        return tuple(rows)
+    scores = [part.classes() for part in seen]
+    return tuple(
+        _with_scores(row, scores[0][i], scores[1][i])
+        for row, i in zip(rows, predicted, strict=True)
+    )
 
 
 def _with_scores(row: ClassRow, old: dict[str, Any], new: dict[str, Any]) -> ClassRow:
