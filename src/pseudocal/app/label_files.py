@@ -140,28 +140,26 @@ def read_label_lines(
     for given in label_lines(path, pixels=pixels):
         if not given.text:
             continue
+        where = f"line {given.line}: "
         name = known.find(given.name)
-        label = _label(given.text, labels)
         if name is None:
-            problems.append(f"line {given.line}: {given.name[:80]!r}, which is no {what}")
+            problems.append(f"{where}{given.name[:80]!r}, which is no {what}")
             hints["names"] = f". They are called {_listed(names, NAMES_SHOWN)}"
-        elif label is None:
-            problems.append(
-                f"line {given.line}: {given.text[:80]!r}, which is no class of the model"
-            )
-            hints["classes"] = (
-                f". The classes are {_listed(classes, CLASSES_SHOWN)}; {OTHER_LABELS}"
-            )
-        elif name in found:
+            continue
+        label = _label(given.text, labels)
+        if label is None:
+            problems.append(f"{where}{given.text[:80]!r}, which is no class of the model")
+            classes_shown = _listed(classes, CLASSES_SHOWN)
+            hints["classes"] = f". The classes are {classes_shown}; {OTHER_LABELS}"
+            continue
+        if name in found:
             other, before = found[name]
             how = "again"
             if before != label:
                 how = f"as {given.text[:80]!r} and not {other.text[:80]!r}"
-            problems.append(
-                f"line {given.line}: {name[:80]!r} {how}, which line {other.line} has already"
-            )
-        else:
-            found[name] = (LabelLine(given.line, name, given.text), label)
+            problems.append(f"{where}{name[:80]!r} {how}, which line {other.line} has already")
+            continue
+        found[name] = (LabelLine(given.line, name, given.text), label)
     if len(problems) > PROBLEMS_SHOWN:
         problems[PROBLEMS_SHOWN:] = [f"and {len(problems) - PROBLEMS_SHOWN} more"]
     if problems:

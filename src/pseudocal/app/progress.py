@@ -286,14 +286,7 @@ class Stages:
         """Show that `done` more of `total` are done."""
         now = time.monotonic()
         if stage != self._stage:
-            self._stage = stage
-            self._done = 0
-            self.started = self.spoken = now
-            if self._bar is not None:
-                for task in self._bar.task_ids:
-                    self._bar.remove_task(task)
-                self._bar.add_task(stage, total=total, pace="")
-                self._bar.start()
+            self._begin(stage, total)
         self._done += done
         if self._bar is not None:
             [task] = self._bar.tasks
@@ -304,6 +297,16 @@ class Stages:
             left = (total - self._done) / rate
             line = f"{self._done:,} of {total:,} {unit}, {pace(rate)}, {left:.0f} s left"
             self._stream.write(line + "\n")
+
+    def _begin(self, stage: str, total: int) -> None:
+        self._stage = stage
+        self._done = 0
+        self.started = self.spoken = time.monotonic()
+        if self._bar is not None:
+            for task in self._bar.task_ids:
+                self._bar.remove_task(task)
+            self._bar.add_task(stage, total=total, pace="")
+            self._bar.start()
 
 
 def _bar() -> Any:

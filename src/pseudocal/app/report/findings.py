@@ -143,10 +143,9 @@ def _ground_truth(report: Report) -> Iterator[Fact]:
     rises = (row.change.low or 0) > 0
     falls = (row.change.high or 0) < 0
     values: Values = {"before": row.before.value, "after": row.after.value}
-    if not report.refused:
-        if rises:
-            yield Fact("caution", "ece_rises", values)
-    elif falls:
+    if rises and not report.refused:
+        yield Fact("caution", "ece_rises", values)
+    elif falls and report.refused:
         yield Fact("caution", "rejected_lowers_ece", values)
     elif rises:
         yield Fact("note", "rejected_raises_ece", values)

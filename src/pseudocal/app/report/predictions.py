@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -148,8 +148,10 @@ def writing_predictions(folder: Path, kind: str) -> Iterator[Callable[[Predictio
     "file","class"
     "a.png",1
     """
-    with replacing(folder / f"predictions.{kind}") as path, WRITERS[kind](path) as write:
-        yield write
+    open_writer: Callable[[Path], Any] = _CsvWriter if kind == "csv" else _ParquetWriter
+    path = folder / f"predictions.{kind}"
+    with replacing(path) as aside, closing(open_writer(aside)) as writer:
+        yield writer.write
 
 
 def default_table() -> str:
@@ -157,30 +159,34 @@ def default_table() -> str:
     return "parquet" if find_spec("pyarrow") else "csv"
 
 
-@contextmanager
-def _parquet_writer(path: Path) -> Iterator[Callable[[PredictionTable], None]]:
-    pa = require("pyarrow", "parquet")
-    pq = require("pyarrow.parquet", "parquet")
-    waiting: list[Any] = []  # parts that will be written together
-    with ExitStack() as stack:
-        writer: Any = None
+class _ParquetWriter:
+    """Writes small parts together; the first one tells the schema."""
 
-        def write() -> None:
-            nonlocal writer
-            if writer is None:  # the first part tells the schema
-                writer = stack.enter_context(pq.ParquetWriter(path, waiting[0].schema))
-            writer.write_table(pa.concat_tables(waiting))
-            waiting.clear()
+    def __init__(self, path: Path) -> None:
+        self._pa = require("pyarrow", "parquet")
+        self._pq = require("pyarrow.parquet", "parquet")
+        self._path = path
+        self._file: Any = None
+        self._waiting: list[Any] = []
 
-        def append(part: PredictionTable) -> None:
-            columns = [_arrow(pa, column) for column in part.values()]
-            waiting.append(pa.Table.from_arrays(columns, names=list(part)))
-            if sum(map(len, waiting)) >= ROWS_AT_ONCE:
-                write()
+    def write(self, part: PredictionTable) -> None:
+        columns = [_arrow(self._pa, column) for column in part.values()]
+        self._waiting.append(self._pa.Table.from_arrays(columns, names=list(part)))
+        if sum(map(len, self._waiting)) >= ROWS_AT_ONCE:
+            self._write_waiting()
 
-        yield append
-        if waiting:
-            write()
+    def _write_waiting(self) -> None:
+        table = self._pa.concat_tables(self._waiting)
+        if self._file is None:
+            self._file = self._pq.ParquetWriter(self._path, table.schema)
+        self._file.write_table(table)
+        self._waiting.clear()
+
+    def close(self) -> None:
+        if self._waiting:
+            self._write_waiting()
+        if self._file is not None:
+            self._file.close()
 
 
 def _arrow(pa: Any, column: list[str] | NDArray[Any]) -> Any:
@@ -206,16 +212,17 @@ def _arrow(pa: Any, column: list[str] | NDArray[Any]) -> Any:
     )
 
 
-@contextmanager
-def _csv_writer(path: Path) -> Iterator[Callable[[PredictionTable], None]]:
-    with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
+class _CsvWriter:
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("w", newline="", encoding="utf-8", errors="replace")
 
-        def append(part: PredictionTable) -> None:
-            if file.tell() == 0:
-                file.write(_csv_line(part))
-            file.writelines(_csv_line(row) for row in zip(*part.values(), strict=True))
+    def write(self, part: PredictionTable) -> None:
+        if self._file.tell() == 0:
+            self._file.write(_csv_line(part))
+        self._file.writelines(_csv_line(row) for row in zip(*part.values(), strict=True))
 
-        yield append
+    def close(self) -> None:
+        self._file.close()
 
 
 def _csv_line(row: Iterable[Any]) -> str:
@@ -233,6 +240,3 @@ def _cell(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return ";".join(_cell(v) for v in value)
     return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
-
-
-WRITERS = {"csv": _csv_writer, "parquet": _parquet_writer}
