@@ -63,10 +63,9 @@ def reopen_model(run: Run, *, trust: bool, device: str) -> OpenModel | None:
         raise InputError(
             f"the model {name} does not take the inputs of {PROBE}: {one_line(error)}"
         ) from error
-    scale = max(1.0, float(np.ptp(collected)))
-    if found.shape != collected.shape or not np.allclose(
-        found, collected, rtol=1e-3, atol=1e-3 * scale
-    ):
+    most = 1e-3 * max(1.0, float(np.ptp(collected)))
+    same_shape = found.shape == collected.shape
+    if not same_shape or not np.allclose(found, collected, rtol=1e-3, atol=most):
         raise InputError(
             f"{name} has changed since it was calibrated: it predicts {found[0]} instead of "
             f"{collected[0]} for an input; calibrate it again"

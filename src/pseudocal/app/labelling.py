@@ -38,8 +38,6 @@ MOST_CELLS = 100  # columns of a row that are shown
 IMAGES_ROOM = 9_000_000  # characters that up to 200 images may take together
 MANY_IMAGES = 200  # with more, each still gets this fraction of the room, and the page grows
 
-Cells = list[tuple[str, str]]  # column and value
-
 
 # ------------------------------------------------------------------------------ the page
 
@@ -89,15 +87,18 @@ def write_labelling_page(path: Path, chosen: Sequence[ToLabel], classes: Sequenc
         raise InputError("whole inputs and pixels cannot be labelled on one page")
     if not chosen or not classes:
         raise InputError("a labelling page needs inputs and classes")
+    unit = "inputs" if chosen[0].image_file is None else "images"
+    if chosen[0].pixel is not None:
+        unit = "pixels"
     labels = label_texts(classes)
     room = IMAGES_ROOM // min(len(chosen), MANY_IMAGES)
     files = templates()
     style = files["page.css"].render() + "\n" + files["label.css"].render()
     script = files["label.js"].render()
     html: str = files["label.html"].render(
-        unit=_unit(chosen[0]),
+        unit=unit,
         data={
-            "unit": _unit(chosen[0]),
+            "unit": unit,
             "chosen": [_shown(one, labels, room) for one in chosen],
             "classes": _told_apart([as_unicode(name) for name in classes]),
             "labels": labels,
@@ -111,13 +112,6 @@ def write_labelling_page(path: Path, chosen: Sequence[ToLabel], classes: Sequenc
     )
     with replacing(path) as aside:
         aside.write_text(html, encoding="utf-8")
-
-
-def _unit(one: ToLabel) -> str:
-    """What is labelled, for the heading."""
-    if one.pixel is not None:
-        return "pixels"
-    return "images" if one.image_file is not None else "inputs"
 
 
 def _shown(one: ToLabel, labels: Sequence[str], room: int) -> dict[str, Any]:
@@ -216,10 +210,7 @@ def _write_table(path: Path, run: Run, chosen: Sequence[ToLabel], labels: Sequen
     cells = [one.cells for one in chosen]
     if _is_array(run.record):  # whose numbers say nothing to a person
         cells = [()] * len(chosen)
-    header = [
-        *label_columns(pixels=run.pixels is not None),
-        *(column for column, _ in cells[0]),
-    ]
+    header = (*label_columns(pixels=run.pixels is not None), *(column for column, _ in cells[0]))
     with path.open("w", newline="", encoding="utf-8") as file:
         file.write(",".join(map(csv_cell, header)) + "\n")
         for one, text, values in zip(chosen, labels, cells, strict=True):
@@ -254,8 +245,7 @@ def _to_label(run: Run, rows: RowNumbers) -> list[ToLabel]:
     spots: list[tuple[int, int] | None] = [None] * len(inputs)
     if run.pixels is not None:
         inputs = run.pixels.image[rows].tolist()
-        places = zip(run.pixels.y[rows].tolist(), run.pixels.x[rows].tolist(), strict=True)
-        spots = list(places)
+        spots = list(zip(run.pixels.y[rows].tolist(), run.pixels.x[rows].tolist(), strict=True))
     names = [record.names[i] for i in inputs]
     if record.image_files is not None:
         paths = [Path(record.image_files[i]) for i in inputs]
@@ -295,7 +285,7 @@ def _is_array(record: RunRecord) -> bool:
     return record.source is not None and Path(record.source).suffix.lower() in ARRAYS
 
 
-def _cells_of(record: RunRecord, rows: RowNumbers) -> Iterator[Cells]:
+def _cells_of(record: RunRecord, rows: RowNumbers) -> Iterator[list[tuple[str, str]]]:
     """The columns of rows of a table, a line of a text file, or the numbers of rows of an array."""
     if record.source is None:  # outputs that were saved without their inputs
         yield from ([] for _ in rows)
