@@ -15,7 +15,7 @@ from pseudocal.app.inputs.images import size_of_image
 from pseudocal.app.inputs.tables import read_array
 from pseudocal.arrays import InputError, Logits, Maps, as_maps
 from pseudocal.maps import IGNORED, as_masks, at_size, draw, nothing, predicted, rows_at
-from pseudocal.metrics.images import ImageRow
+from pseudocal.metrics.images import image_row
 from pseudocal.randomness import Streams
 
 MOST_PIXELS = 20_000  # of an image
@@ -67,7 +67,6 @@ class PixelSample:
     def of(
         cls,
         image: Maps,
-        row: ImageRow,
         number: int,
         *,
         most: int,
@@ -78,13 +77,13 @@ class PixelSample:
 
         Args:
             image: its logits.
-            row: the sums over its pixels.
             number: its number in the data. The same image and number give the same pixels.
             most: how many to draw.
             frame: what the map covers of the image; None if the map is all there is.
             mask: the true classes, for evaluation only.
 
         """
+        row = image_row(image, 1.0)
         classes, height, width = image.shape
         candidates = np.flatnonzero(predicted(image[None])[0] != nothing(classes))
         at = np.sort(draw(candidates, most, Streams(0).asked(number)))

@@ -440,13 +440,11 @@ class LogitWriter:
         self._written = np.zeros(total, dtype=bool)
         self._files: list[Any] = []  # of the model, then of the second models
 
-    @property
-    def rows(self) -> NDArray[np.intp]:
-        """The numbers of the inputs that were predicted, in ascending order."""
-        return np.flatnonzero(self._written)
-
     def write(self, rows: NDArray[np.intp], *logits: Logits) -> None:
-        """Write the logits of some inputs, of the model and then of each second model."""
+        """Write the logits of some inputs, of the model and then of each second model.
+
+        No logits mean that they are maps, which are too large to write.
+        """
         if not self._files:
             self._files = [self._allocate(i, each) for i, each in enumerate(logits)]
         for file, each in zip(self._files, logits, strict=True):
@@ -454,10 +452,6 @@ class LogitWriter:
             if each.shape != (len(rows), file.shape[1]):
                 raise InputError(f"expected logits {(len(rows), file.shape[1])}, got {each.shape}")
             file[rows] = each
-        self._written[rows] = True
-
-    def mark(self, rows: NDArray[np.intp]) -> None:
-        """Note that inputs were predicted whose logits are maps, which are too large to write."""
         self._written[rows] = True
 
     def finish(self) -> NDArray[np.intp]:
@@ -471,7 +465,7 @@ class LogitWriter:
             else:
                 file.flush()
         self._files = []
-        return self.rows
+        return np.flatnonzero(self._written)
 
     def _allocate(self, i: int, logits: Logits) -> Any:
         shape = (len(self._written), logits.shape[1])
