@@ -77,12 +77,7 @@ def command() -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `pseudocal`, turn any error into one line, and return the exit code.
-
-    Args:
-        arguments: the command line without the name of the program; None for that of this process.
-
-    """
+    """Run `pseudocal`, turn any error into one line, and return the exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     for message in EXPECTED:

@@ -584,14 +584,7 @@ class Outlook:
         self._started = time.monotonic()
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Take note of the progress of a phase.
-
-        Args:
-            what: the phase; only "models" is spoken of.
-            done: how many are done.
-            total: how many there are.
-
-        """
+        """Take note of the progress of a phase."""
         if self._quiet or what != "models" or not total:
             return
         if done == 0:

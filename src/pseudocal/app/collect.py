@@ -260,11 +260,6 @@ def opinion_names(given: Any, data: str) -> list[str]:
 
     >>> opinion_names("surrogate", "features.parquet"), opinion_names(["other.onnx"], "images/")
     (['surrogate:columns'], ['other.onnx'])
-
-    Args:
-        given: the second opinions of a job.
-        data: the data of the job.
-
     """
     names = list[str]()
     for name in models_in(given):

@@ -280,14 +280,7 @@ def _batches_of(contents: Contents, batch_size: int) -> Iterator[Batch]:
 
 
 class Parts:
-    """The files that workers have written and those that are missing.
-
-    Args:
-        out: the folder of the files.
-        blocks: the run and its blocks.
-        executor: runs the work.
-
-    """
+    """The files that workers have written and those that are missing."""
 
     def __init__(self, out: Path, blocks: BlockPlan, executor: Executor) -> None:
         plan = blocks.plan

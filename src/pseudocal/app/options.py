@@ -40,14 +40,7 @@ def epilog(*examples: str) -> str:
 
 
 def check_alone(context: typer.Context, name: str, allowed: set[str]) -> None:
-    """Refuse other options beside one that stands for all of them.
-
-    Args:
-        context: the context of the command.
-        name: the flag of that option.
-        allowed: the parameters that may be given with it.
-
-    """
+    """Refuse other options beside one that stands for all of them."""
     for parameter in context.params:
         source = context.get_parameter_source(parameter)
         if source is not None and source.name == "COMMANDLINE" and parameter not in allowed:

@@ -119,12 +119,7 @@ class PixelSample:
         return cls(**{name: np.concatenate(column) for name, column in columns.items()})
 
     def sorted_by(self, numbers: NDArray[np.intp]) -> PixelSample:
-        """The images in the order of their numbers.
-
-        Args:
-            numbers: the number of each image in the data.
-
-        """
+        """The images in the order of their numbers."""
         order = np.argsort(numbers, kind="stable")
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
@@ -142,13 +137,7 @@ class PixelSample:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def save(self, path: Path, shown: Sequence[tuple[Maps, NDArray[Any] | None]]) -> None:
-        """Write everything but the logits.
-
-        Args:
-            path: the .npz file.
-            shown: the `small_maps` of the first images.
-
-        """
+        """Write everything but the logits."""
         if not len(self.at):
             raise InputError("no pixel of any image has a prediction")
         columns = self.arrays()
@@ -167,13 +156,7 @@ class PixelSample:
         return sample
 
     def check(self, path: Path | str, images: int) -> None:
-        """Refuse columns that do not fit together: they may come from anyone.
-
-        Args:
-            path: the file, for the error message.
-            images: the number of images.
-
-        """
+        """Refuse columns that do not fit together: they may come from anyone."""
         logits = self.logits
         columns = self.arrays()
         del columns["logits"]

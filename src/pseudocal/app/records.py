@@ -14,14 +14,7 @@ Record = TypeVar("Record")
 
 
 def decode_json(path: Path, kind: type[Record], what: str) -> Record:
-    """Read a record from a JSON file that may come from anyone.
-
-    Args:
-        path: the file.
-        kind: a dataclass.
-        what: what the file is meant to be, for errors.
-
-    """
+    """Read a record from a JSON file that may come from anyone."""
     if not path.is_file():  # a pipe would never end
         raise InputError(f"{path} is not {what}: {_what_is(path)}")
     try:

@@ -252,11 +252,6 @@ class Run:
     """A run folder, open for reading.
 
     Arrays are loaded when they are needed. Logits are a memory map.
-
-    Args:
-        folder: the folder.
-        record: what is known of the run beside its arrays.
-
     """
 
     def __init__(self, folder: Path, record: RunRecord) -> None:
@@ -428,11 +423,6 @@ class LogitWriter:
     array([0, 2])
     array([[10., 20.],
            [30., 40.]])
-
-    Args:
-        folder: where to write the files of a run.
-        total: the number of inputs.
-
     """
 
     def __init__(self, folder: Path, total: int) -> None:
@@ -486,15 +476,7 @@ def save_pixels(
 
 
 def save_run(folder: Path, record: RunRecord, evidence: Evidence | None, probe: Inputs) -> Run:
-    """Write what a run consists of beside its logits, and open it.
-
-    Args:
-        folder: where the logits have been written.
-        record: what is known beside the arrays.
-        evidence: what was collected; None for saved outputs.
-        probe: two inputs, to check an exported model; empty for saved outputs.
-
-    """
+    """Write what a run consists of beside its logits, and open it."""
     if evidence is not None:
         np.savez(folder / EVIDENCE, **evidence.pack())  # type: ignore[arg-type]
     if len(probe):

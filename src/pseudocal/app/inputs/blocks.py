@@ -51,13 +51,7 @@ class Shard:
         return self.url
 
     def read(self, source: Any = None) -> NDArray[Any]:
-        """Read all rows, as floats because pairs of rows are mixed.
-
-        Args:
-            source: not used: a shard knows its own file. Blocks of other kinds read from a shared
-                source.
-
-        """
+        """Read all rows, as floats because pairs of rows are mixed."""
         if "://" not in self.url:
             return self._rows(Path(self.url))
         with TemporaryDirectory(prefix="pseudocal-") as folder:
@@ -125,14 +119,8 @@ class InputBlock(RowBlock):
     >>> from pseudocal.app.inputs import ArraySet
     >>> inputs = ArraySet(np.array([[1.0], [2.0], [3.0]]))
     >>> contents = InputBlock((Batch(0, np.array([2, 0]), None),)).open(inputs)
-    >>> contents.inputs[0].inputs.tolist(), contents.names, contents.unreadable
-    ([[3.0], [1.0]], ['2', '0'], {})
-
-    Attributes:
-        batches: the batches, not read yet.
-        name: the name of the block in records and errors.
-        threads: the number of threads that read inputs.
-
+    >>> contents.inputs[0].inputs.tolist(), contents.unreadable
+    ([[3.0], [1.0]], {})
     """
 
     threads: int = 2
@@ -143,16 +131,12 @@ class InputBlock(RowBlock):
         return batches
 
     def open(self, source: InputSet) -> Contents:
-        """Read the batches and the names of their inputs, and list unreadable inputs.
-
-        The caller enforces the limit.
-        """
+        """Read the batches, and list unreadable inputs; the caller enforces the limit."""
         unreadable = Skipped(len(self), most=1.0)
         batches = list(
             read_batches(source, self.batches, workers=self.threads, unreadable=unreadable)
         )
-        names = [source.name(int(i)) for batch in batches for i in batch.rows]
-        return Contents(batches, names, unreadable.why)
+        return Contents(batches, unreadable.why)
 
 
 class MissingFilesystemError(MissingExtraError):
@@ -181,11 +165,6 @@ def files_at(where: str, suffixes: tuple[str, ...]) -> list[str]:
     """List the files of a folder, a pattern or an address.
 
     They are sorted, so blocks are the same everywhere.
-
-    Args:
-        where: a folder, a file, a pattern with `*`, or an address such as "s3://bucket/folder".
-        suffixes: the file name suffixes to keep.
-
     """
     if "://" in where:
         return _remote(where, suffixes)

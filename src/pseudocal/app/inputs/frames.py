@@ -54,11 +54,6 @@ def open_frame(path: Path, columns: Iterable[str] | None) -> FrameSet | None:
     """Open a table as a data frame; None if all of its values are numbers.
 
     Text, categories, dates and missing values are as pandas reads them.
-
-    Args:
-        path: the file.
-        columns: the names of the columns, in order; None for all.
-
     """
     table = chosen_columns(path, columns)
     numeric = all(column.dtype.kind in REAL for column in table.values())

@@ -95,11 +95,7 @@ def size_of_image(path: Path) -> tuple[int, int]:
 def read_mask(path: Path, size: tuple[int, int] | None = None) -> NDArray[Any]:
     """Read the integers of a mask, upright: the class of each pixel, or its palette index.
 
-    Args:
-        path: the file.
-        size: the height and width to resize to, by nearest neighbour; None keeps the size of the
-            file.
-
+    A size, height and width, resizes it by nearest neighbour.
     """
     with _open_mask(path) as image:
         image.load()

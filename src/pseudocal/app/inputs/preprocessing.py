@@ -105,12 +105,7 @@ class Preprocessing:
         return (*self.size, self.channels)
 
     def array_of(self, image: Image) -> NDArray[np.float32]:
-        """Turn a decoded image into an array.
-
-        Args:
-            image: what `decode_image` returned.
-
-        """
+        """Turn a decoded image into an array."""
         if image.mode != "F":  # mode F stays grey and keeps its fractions
             image = image.convert("L" if self.channels == 1 else "RGB")
         values = np.array(self._fitted(image), dtype=np.float32)
@@ -128,11 +123,6 @@ class Preprocessing:
 
         >>> Preprocessing((32, 48)).cuts(96, 64), Preprocessing((32, 48)).cuts(64, 64)
         (False, True)
-
-        Args:
-            across: the width of the image.
-            down: the height of the image.
-
         """
         height, width = self.size
         return self._whole(across, down) != (width, height)
@@ -144,11 +134,6 @@ class Preprocessing:
 
         >>> Preprocessing((32, 32)).covered(96, 64)
         (16.0, 0.0, 80.0, 64.0)
-
-        Args:
-            across: the width of the image.
-            down: the height of the image.
-
         """
         whole = self._whole(across, down)
         left, top, right, bottom = self._cut(whole)
@@ -262,13 +247,6 @@ def preprocessing_of_second(
     >>> first = Preprocessing((224, 224), edge=256, mean=(0.5,), std=(0.5,))
     >>> preprocessing_of_second(first, (260, 260, 3), {}, {}).words()
     'shorter side to 297, centre crop 260 x 260, bilinear, pixels / 255, mean 0.5, std 0.5, nhwc'
-
-    Args:
-        first: how they are preprocessed for the first model.
-        shape: the shape of one input of the second model, None where unknown.
-        known: settings that came with the second model.
-        given: settings that the user gave for the second model.
-
     """
     given = _spelled_out(given)
     if shape is not None and len(shape) != 3:

@@ -50,30 +50,15 @@ class InputSet(Protocol):
     def __len__(self) -> int: ...
 
     def name(self, i: int) -> str:
-        """Return the user's name for input i.
-
-        Args:
-            i: the number of the input, from 0.
-
-        """
+        """Return the user's name for input i."""
         ...
 
     def read(self, i: int) -> NDArray[Any]:
-        """Read input i, ready for the model.
-
-        Args:
-            i: the number of the input, from 0.
-
-        """
+        """Read input i, ready for the model."""
         ...
 
     def image_file(self, i: int) -> Path | None:
-        """Return the image file of input i, or None if it is not an image file.
-
-        Args:
-            i: the number of the input, from 0.
-
-        """
+        """Return the image file of input i, or None if it is not an image file."""
         ...
 
 
@@ -130,17 +115,10 @@ class ArraySet:
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Image files.
-
-    Attributes:
-        paths: the files.
-        root: the folder that names are relative to.
-        preprocessing: what happens to an image before the model sees it.
-
-    """
+    """Image files."""
 
     paths: list[Path]
-    root: Path
+    root: Path  # the folder that names are relative to
     preprocessing: Preprocessing
 
     def __len__(self) -> int:
@@ -169,13 +147,7 @@ class ImageSet:
 
 @dataclass(frozen=True)
 class RemoteImageSet:
-    """Images at addresses that fsspec can reach, named by their address.
-
-    Attributes:
-        urls: the addresses.
-        preprocessing: what happens to an image before the model sees it.
-
-    """
+    """Images at addresses that fsspec can reach, named by their address."""
 
     urls: list[str]
     preprocessing: Preprocessing
@@ -237,12 +209,7 @@ class ImageViews:
         return self.image_files.image_file(i)
 
     def of_first(self, rows: Inputs) -> Inputs:
-        """The images as the first model wants them, from rows with all views.
-
-        Args:
-            rows: a batch of what `read` returns.
-
-        """
+        """The images as the first model wants them, from rows with all views."""
         shape = self.image_files.preprocessing.shape
         return rows[:, : math.prod(shape)].reshape(-1, *shape)
 
@@ -250,10 +217,6 @@ class ImageViews:
         """Return the models as functions of rows with all views.
 
         Models that workers open stay such.
-
-        Args:
-            models: the model that takes the first view, then the others.
-
         """
         predictors = list[Any]()
         start = 0
@@ -278,17 +241,11 @@ class ViewPredictor:
     >>> ViewPredictor(lambda x: x, 1, (2, 1))(np.array([[1.0, 2.0, 3.0]]))
     array([[[2.],
             [3.]]])
-
-    Attributes:
-        predict: the model.
-        start: the first column of its view.
-        shape: the shape of the view.
-
     """
 
     predict: Predictor
-    start: int
-    shape: tuple[int, ...]
+    start: int  # the first column of its view
+    shape: tuple[int, ...]  # of the view
 
     def __call__(self, x: Inputs, /) -> Any:
         """Predict one batch of rows."""
@@ -399,10 +356,6 @@ class FirstInputs:
     >>> batches = [Batch(0, np.array([5, 3, 1]), np.array([[50], [30], [10]]))]
     >>> [batch.rows.tolist() for batch in first.watch(iter(batches))], first.rows, first.inputs.tolist()
     ([[5, 3, 1]], array([5, 3]), [[50], [30]])
-
-    Args:
-        most: how many to keep.
-
     """
 
     def __init__(self, most: int) -> None:
@@ -434,13 +387,6 @@ def read_batches(
     ...     print(batch.rows, batch.inputs.tolist())
     [2 0] [[4.0, 5.0], [0.0, 1.0]]
     [1] [[2.0, 3.0]]
-
-    Args:
-        inputs: the set to read from.
-        batches: the row numbers of each batch, not read yet.
-        workers: the number of threads that read.
-        unreadable: counts the inputs that cannot be read, with the reasons.
-
     """
     if isinstance(inputs, FrameSet):
         for unread in batches:

@@ -58,11 +58,6 @@ def check_regular(path: Path, what: str) -> None:
     >>> check_regular(Path("nowhere.npy"), "an array")
     Traceback (most recent call last):
     pseudocal.arrays.InputError: expected an array, got nowhere.npy: no such file
-
-    Args:
-        path: the file.
-        what: what the file should hold, for the error message.
-
     """
     if path.is_file():
         return
@@ -75,13 +70,7 @@ def check_regular(path: Path, what: str) -> None:
 
 
 def read_array(path: Path, field: str | None = None) -> NDArray[Any] | StoredArray:
-    """Read an array from .npz, or open one in .npy, whose rows are read when they are needed.
-
-    Args:
-        path: the file.
-        field: the name of the array to use if an .npz file holds several.
-
-    """
+    """Read an array from .npz, or open one in .npy, whose rows are read when they are needed."""
     check_regular(path, "a NumPy file")
     with path.open("rb") as file:
         head = file.read(6)
@@ -200,13 +189,7 @@ def _check_encoding(path: Path) -> None:
 
 
 def chosen_columns(path: Path, columns: Iterable[str] | None) -> dict[str, NDArray[Any]]:
-    """Read some columns of a table that has rows.
-
-    Args:
-        path: the file.
-        columns: the names of the columns, in order; None for all.
-
-    """
+    """Read some columns of a table that has rows."""
     table = read_columns(path)
     names = list(table) if columns is None else list(columns)
     missing = [name for name in names if name not in table]
@@ -221,13 +204,7 @@ def chosen_columns(path: Path, columns: Iterable[str] | None) -> dict[str, NDArr
 
 
 def read_table(path: Path, columns: Iterable[str] | None = None) -> NDArray[np.float64]:
-    """Read numeric columns of a table as an array `(n, columns)`.
-
-    Args:
-        path: the file.
-        columns: the names of the columns, in order; None for all.
-
-    """
+    """Read numeric columns of a table as an array `(n, columns)`."""
     table = chosen_columns(path, columns)
     names = list(table)
     not_numeric = [name for name in names if table[name].dtype.kind not in REAL]
@@ -273,10 +250,6 @@ def _read_csv(path: Path) -> list[tuple[str, NDArray[Any]]]:
 
     A column of whole numbers is int64, one of other numbers float64, with NaN for an empty cell.
     All others are texts, as they are.
-
-    Args:
-        path: the file, in UTF-8.
-
     """
     csv.field_size_limit(LONGEST_CELL)
     with path.open(newline="", encoding="utf-8-sig") as file:
@@ -339,11 +312,6 @@ def _check_header(path: Path, names: list[str]) -> None:
     Traceback (most recent call last):
     pseudocal.arrays.InputError: the first line of p.csv holds numbers (0.25, 0.75): put the names
     of the columns there
-
-    Args:
-        path: the file, for the error message.
-        names: what its first line holds.
-
     """
     if not names or all(name.isdigit() for name in names):
         return

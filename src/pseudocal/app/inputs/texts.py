@@ -19,13 +19,7 @@ NO_INPUTS = ("file", "label")  # columns that name the inputs and say what they 
 
 
 def read_lines(path: Path, what: str = "a text file") -> list[str]:
-    """Read the lines of a text file in UTF-8; line breaks at its end do not count.
-
-    Args:
-        path: the file.
-        what: what the file should hold, for the error message.
-
-    """
+    """Read the lines of a text file in UTF-8; line breaks at its end do not count."""
     check_regular(path, what)
     try:
         text = path.read_text(encoding="utf-8-sig").rstrip("\r\n")
@@ -55,15 +49,10 @@ class TextSet:
 
     >>> TextSet(["good", "bad"]).read(1)
     array('bad', dtype=object)
-
-    Attributes:
-        texts: the texts.
-        column: the column of a table that they were read from; None for the lines of a file.
-
     """
 
     texts: list[str]
-    column: str | None = None
+    column: str | None = None  # of a table; None for the lines of a file
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -84,10 +73,7 @@ class TextSet:
 def open_texts(path: Path, column: str | None) -> TextSet:
     """Open a column of a table, or a text file with one text per line.
 
-    Args:
-        path: the file.
-        column: the name of the column; None for `text`, or for the only one that holds texts.
-
+    Without a name, the column is `text`, or the only one that holds texts.
     """
     described = read_descriptions(path)
     is_table = path.suffix.lower() in TABLES

@@ -63,16 +63,10 @@ def boosting_kind(start: bytes) -> str | None:
 
 @dataclass(frozen=True)
 class XGBoostPredictor:
-    """Logits of an XGBoost model.
-
-    Attributes:
-        booster: the model.
-        rounds: the number of boosting rounds to use; 0 for all.
-
-    """
+    """Logits of an XGBoost model."""
 
     booster: Any
-    rounds: int = 0
+    rounds: int = 0  # boosting rounds to use; 0 for all
 
     def __call__(self, x: Inputs, /) -> Logits:
         """Predict one batch of rows."""
@@ -184,16 +178,10 @@ def _check_xgboost_tree(tree: dict[str, Any], features: int) -> None:
 
 @dataclass(frozen=True)
 class LightGBMPredictor:
-    """Logits of a LightGBM model.
-
-    Attributes:
-        booster: the model.
-        scale: what the scores of a binary model are multiplied by.
-
-    """
+    """Logits of a LightGBM model."""
 
     booster: Any
-    scale: float = 1.0
+    scale: float = 1.0  # what the scores of a binary model are multiplied by
 
     def __call__(self, x: Inputs, /) -> Logits:
         """Predict one batch of rows."""
@@ -292,10 +280,7 @@ def _require(condition: Any) -> None:
 def _check_children(children: NDArray[Any], nodes: int) -> None:
     """Check that children exist and have one parent each: then every path ends in a leaf.
 
-    Args:
-        children: the children of all nodes. Node 0 is the root.
-        nodes: the number of nodes.
-
+    Node 0 is the root.
     """
     _require(((children > 0) & (children < nodes)).all())
     _require(len(np.unique(children)) == len(children))

@@ -92,17 +92,11 @@ def _same(x: Inputs) -> Inputs:
 
 @dataclass(frozen=True)
 class TorchEncoder:
-    """A network of torch from prepared images to features.
-
-    Attributes:
-        network: the network.
-        device: where it runs.
-        read: the names of its outputs to take, the first that it has; else the output itself.
-
-    """
+    """A network of torch from prepared images to features."""
 
     network: Any
     device: str
+    # the names of its outputs to take, the first that it has; else the output itself
     read: tuple[str, ...] = ENCODED
 
     def __call__(self, x: Inputs, /) -> Floats:
@@ -171,12 +165,6 @@ def open_zero_shot(name: str, classes: tuple[str, ...], *, device: str = "cpu") 
 
     Its logits are the cosines between an input and "a photo of a NAME" for each class, times the
     scale that the encoder was trained with.
-
-    Args:
-        name: "zero-shot:" and the folder.
-        classes: the class names.
-        device: where the encoder runs.
-
     """
     folder = Path(name.partition(":")[2])
     if not (folder / "config.json").is_file():
@@ -215,16 +203,10 @@ def prompt_of(name: str) -> str:
 
 @dataclass(frozen=True)
 class ZeroShotPredictor:
-    """An encoder of images, and the classes that they are compared with.
-
-    Attributes:
-        model: the encoder.
-        texts: a row for each class, of unit length times the encoder's scale.
-
-    """
+    """An encoder of images, and the classes that they are compared with."""
 
     model: Any
-    texts: Any
+    texts: Any  # a row for each class, of unit length times the encoder's scale
 
     def __call__(self, x: Inputs, /) -> Logits:
         """Predict one batch of images."""

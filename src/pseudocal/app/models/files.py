@@ -394,12 +394,6 @@ def logits_reader(model: OpenModel, output_type: OutputType | None, binary: bool
     """Wrap an open model so that it returns logits, unless it returns features.
 
     A zero-shot encoder has only logits.
-
-    Args:
-        model: the model.
-        output_type: as in `AsLogits`.
-        binary: as in `AsLogits`.
-
     """
     if model.encodes:
         return model.predict

@@ -59,13 +59,7 @@ MakePredictor = Callable[[Any], Predictor]  # of a network
 
 
 def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> OpenModel:
-    """Open a classifier of images or texts, or a semantic segmentation model.
-
-    Args:
-        name: the folder, or `hf:owner/name` for a model on the hub.
-        device: where the model runs.
-
-    """
+    """Open a classifier of images or texts, or a semantic segmentation model."""
     torch_module = require("pseudocal.predictors.torch_module", "hf")
     require("safetensors", "hf")
     transformers = require("transformers", "hf")
@@ -108,11 +102,6 @@ def open_headless(name: str | Path, what: str) -> tuple[Any, list[str]]:
     """Open a model without its head, in single precision.
 
     The second result names the weights that its files lack, which are then random.
-
-    Args:
-        name: the folder, or `hf:owner/name`.
-        what: what the model is, for messages.
-
     """
     require("safetensors", "hf")
     opener = require("transformers", "hf").AutoModel
@@ -180,13 +169,7 @@ def _longest_text(tokenizer: Any, config: Any) -> int:
 
 
 def open_tokenizer(name: str | Path, of: str) -> Any:
-    """Open the tokenizer of a model.
-
-    Args:
-        name: the folder, or the name on the hub.
-        of: what the model is, for messages.
-
-    """
+    """Open the tokenizer of a model."""
     if isinstance(name, Path) and not any(any(name.glob(pattern)) for pattern in TOKENIZERS):
         raise InputError(f"{name} has no tokenizer: expected {of} with its tokenizer")
     here = {"trust_remote_code": False, "local_files_only": isinstance(name, Path)}
@@ -200,18 +183,11 @@ def open_tokenizer(name: str | Path, of: str) -> Any:
 
 @dataclass(frozen=True)
 class TextPredictor:
-    """A text classifier with its tokenizer.
-
-    Attributes:
-        model: the network.
-        tokenizer: what turns texts into token ids.
-        longest: the most tokens of a text that are read.
-
-    """
+    """A text classifier with its tokenizer."""
 
     model: Any
     tokenizer: Any
-    longest: int
+    longest: int  # the most tokens of a text that are read
 
     def __call__(self, x: Inputs, /) -> Logits:
         """Predict one batch of texts, padded to the longest of them."""
@@ -328,19 +304,8 @@ def export_folder(
     """Write a folder that `from_pretrained` opens, with the temperature inside the last layer.
 
     Logits are a linear layer, and dividing them by T is dividing its weights by T: the folder holds
-    an ordinary model. It is checked on a few inputs.
-
-    Args:
-        network: the network of transformers.
-        make: makes a predictor of it.
-        temperature: the number that logits are divided by.
-        folder: where to write the folder `model`.
-        probe: a few inputs.
-        beside: the tokenizer, or files of settings by name.
-
-    Returns:
-        The name of the folder; nothing if no layer of the model gives the logits.
-
+    an ordinary model, with its tokenizer or its files of settings `beside`. It is checked on a few
+    inputs. If no layer of the model gives the logits, nothing is written.
     """
     model = copy.deepcopy(network).cpu()
     predict = make(model)
@@ -424,12 +389,7 @@ def no_such_model(name: str) -> InputError:
 
 
 def checked_source(name: str | Path) -> Path | str:
-    """Return the folder, or the name on the hub, after a look at its settings and files.
-
-    Args:
-        name: the folder, or `hf:owner/name`.
-
-    """
+    """Return the folder, or the name on the hub, after a look at its settings and files."""
     if not is_hub_name(str(name)):
         folder = Path(name)
         if not folder.is_dir():
@@ -447,13 +407,7 @@ def checked_source(name: str | Path) -> Path | str:
 
 
 def read_json(source: str | Path, file: str) -> dict[str, Any]:
-    """Read one of the model's files of settings; empty if there is none.
-
-    Args:
-        source: the folder, or the name on the hub.
-        file: the name of the file.
-
-    """
+    """Read one of the model's files of settings; empty if there is none."""
     if isinstance(source, Path):
         path = source / file
         found = path if path.exists() else None
@@ -495,11 +449,6 @@ def check_selects_no_code(settings: dict[str, Any], where: str) -> None:
     Traceback (most recent call last):
     pseudocal.arrays.InputError: '_attn_implementation' = 'owner/kernel' in config.json selects
     code: remove it
-
-    Args:
-        settings: the settings, with those of parts of the model inside.
-        where: the file, for the message.
-
     """
     for key, value in _walk(settings):
         if _selects_code(key, value):

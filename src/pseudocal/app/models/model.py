@@ -55,11 +55,6 @@ class Expects:
         >>> Expects((3, None)).check((4, 32), "the model, got")
         Traceback (most recent call last):
         pseudocal.arrays.InputError: expected inputs of shape (3, ?) for the model, got (4, 32)
-
-        Args:
-            shape: the shape of one input.
-            whose: which model it is, and the words that lead to the shape.
-
         """
         if self.shape is None:
             return
@@ -106,11 +101,6 @@ class Chunked:
     >>> predict = Chunked(lambda x: sizes.append(len(x)) or x, 2)
     >>> predict(np.arange(3)), sizes
     (array([0, 1, 2]), [2, 2])
-
-    Attributes:
-        predict: the model.
-        size: the batch size.
-
     """
 
     predict: Predictor

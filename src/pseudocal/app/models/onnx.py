@@ -116,15 +116,7 @@ def open_onnx(
 
 @dataclass(frozen=True)
 class OnnxPredictor:
-    """Run one output of a session; mixed images are rounded if the graph takes integers.
-
-    Attributes:
-        session: the session of onnxruntime.
-        entry: the name of the graph's input.
-        output: the name of the output to compute.
-        dtype: the name of the input's dtype.
-
-    """
+    """Run one output of a session; mixed images are rounded if the graph takes integers."""
 
     session: Any
     entry: str
@@ -293,14 +285,6 @@ def calibrated_graph(
 
     Logits that are already divided by a temperature T1 are divided by T1 * T instead; no node is
     added.
-
-    Args:
-        model: the ONNX model.
-        name: the tensor of logits or probabilities.
-        temperature: the temperature T.
-        probabilities: whether the tensor holds probabilities.
-        binary: whether it holds one number per row, for the second of two classes.
-
     """
     import onnx
 
@@ -404,12 +388,7 @@ def _insert(
 
 
 class FreshNames:
-    """Names that nothing in a graph has.
-
-    Args:
-        graph: the graph; names of its subgraphs count too.
-
-    """
+    """Names that nothing in a graph has."""
 
     def __init__(self, graph: Any) -> None:
         self._taken = {name for inner in _graphs(graph) for name in _names(inner)}

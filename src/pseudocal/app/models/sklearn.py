@@ -19,10 +19,7 @@ from pseudocal.skipped import one_line
 def open_skops(path: Path, *, trust: bool = False, **_: Any) -> OpenModel:
     """Open a classifier that `skops.io.dump` wrote, if all of its types are known to be safe.
 
-    Args:
-        path: the file.
-        trust: whether the file may hold other types too, which can run code.
-
+    A trusted file may hold other types too, which can run code.
     """
     skops = require("skops.io", "sklearn")
     try:

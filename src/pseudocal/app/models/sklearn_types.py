@@ -141,12 +141,7 @@ def _check_nodes(
 ) -> None:
     """Check the inner nodes of a tree: children come later, and features exist.
 
-    Args:
-        left: the number of each node's left child; -1 or 0 for leaves, which are left out.
-        right: the number of the right child.
-        feature: the feature that each node splits.
-        features: the number of features of the model's inputs.
-
+    Leaves have a negative feature.
     """
     _require(isinstance(features, int | np.integer))
     own = np.arange(len(left))

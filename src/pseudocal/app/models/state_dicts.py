@@ -84,14 +84,7 @@ HEAD_KINDS = {
 
 
 def open_state_dict(path: Path, architecture: str, *, device: str = "cpu", **_: Any) -> OpenModel:
-    """Open a file of tensors.
-
-    Args:
-        path: the file.
-        architecture: a name in `ARCHITECTURES`.
-        device: where the network runs.
-
-    """
+    """Open a file of tensors."""
     imported = import_classifier(read_state_dict(path), architecture)
     mean, std = imported.normal
     predict = TorchPredictor(imported.network.to(device))
@@ -157,10 +150,6 @@ def read_state_dict(path: str | Path) -> dict[str, Tensor]:
     """Read tensors by name.
 
     Of SHOT's and DINE's three files, the one named `..._F...` stands for all.
-
-    Args:
-        path: a file of `torch.save` or safetensors.
-
     """
     path = Path(path)
     if re.search(r"_F(?=[_.])", path.name) is None:
@@ -209,11 +198,6 @@ def import_backbone(
     """Return a backbone with these weights, and the mean and standard deviation of its images.
 
     A head is not used.
-
-    Args:
-        tensors: a state dict, as `read_state_dict` returns it.
-        architecture: a name in `ARCHITECTURES`.
-
     """
     named = _named(tensors)
     backbone = _loaded(_build(architecture), _part(named, "backbone."), architecture)
@@ -221,13 +205,7 @@ def import_backbone(
 
 
 def import_classifier(tensors: Mapping[str, Tensor], architecture: str) -> Imported:
-    """Return a whole classifier; what is above the backbone is recognised by its tensors.
-
-    Args:
-        tensors: a state dict, as `read_state_dict` returns it.
-        architecture: a name in `ARCHITECTURES`.
-
-    """
+    """Return a whole classifier; what is above the backbone is recognised by its tensors."""
     named = _named(tensors)
     backbone = _build(architecture)
     _loaded(backbone, _part(named, "backbone."), architecture)
@@ -280,11 +258,6 @@ def with_temperature(tensors: Mapping[str, Tensor], temperature: float) -> dict[
     >>> kept = with_temperature({"fc.weight": torch.ones(2, 3), "conv1.weight": torch.ones(1)}, 2.0)
     >>> kept["fc.weight"][0], kept["conv1.weight"]
     (tensor([0.5000, 0.5000, 0.5000]), tensor([1.]))
-
-    Args:
-        tensors: a state dict, as `read_state_dict` returns it.
-        temperature: the temperature.
-
     """
     ours = {original: name for name, (original, _) in _named(tensors).items()}
     divided = dict(tensors)
