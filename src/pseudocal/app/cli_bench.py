@@ -501,18 +501,12 @@ def _chosen(suite: str, **settings: Any) -> Suite:
 
 
 def _starts_elsewhere(task: Task) -> bool:
-    """Whether a task's backbone starts from weights that were chosen.
-
-    Those of "default" are its own.
-    """
+    """Whether a task's backbone starts from other weights than its own, "default"."""
     return task.checkpoint is None and task.weights != "default"
 
 
 def _tell_weights(suite: Suite) -> None:
-    """Say what the backbones start from.
-
-    The names on the hub do not tell, and weights may be random.
-    """
+    """Say what the backbones start from: names do not tell, and weights may be random."""
     from pseudocal.lab.adapt.weights import about_weights
 
     names = {"deeplab": "resnet101"}  # what a segmenter stands on

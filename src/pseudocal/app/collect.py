@@ -379,10 +379,7 @@ def _prepared_images(job: Job, model: OpenModel) -> tuple[Preprocessing, tuple[s
 
 
 def views_of(job: Job, models: Models, inputs: InputSet) -> ImageViews | None:
-    """The images for all models if they want them prepared differently.
-
-    Models that do not fit together are refused.
-    """
+    """The images for all models if they want them prepared differently; check that models fit."""
     model, *seconds = models
     for second in seconds:
         check_class_names(model.classes, second.classes)
@@ -405,10 +402,7 @@ def views_of(job: Job, models: Models, inputs: InputSet) -> ImageViews | None:
 
 
 def collect(plan: Plan, folder: Path) -> Progress:
-    """Predict all inputs and their mixup samples, and write a run into `folder`.
-
-    Yields progress, and returns the run.
-    """
+    """Predict all inputs and their mixup samples, and write a run into `folder`."""
     started = time.monotonic()
     yield from plan.notes
     job = plan.job

@@ -136,10 +136,7 @@ def _stamps(model: str) -> list[tuple[str, int, int]]:
 
 
 def collect_on_ray(job: Job, models: Models, folder: Path) -> Progress:
-    """Let the workers of a cluster collect a run, and write it into `folder`.
-
-    The models are open here too, to try them before the workers start.
-    """
+    """Let the workers of a cluster collect a run; the models here are to try them first."""
     started = time.monotonic()
     blocks = plan_blocks(job, models)
     yield from blocks.plan.notes

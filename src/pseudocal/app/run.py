@@ -249,10 +249,7 @@ def runtime_versions() -> dict[str, str]:
 
 
 class Run:
-    """A run folder, open for reading.
-
-    Arrays are loaded when they are needed. Logits are a memory map.
-    """
+    """A run folder, open for reading. Arrays are loaded on demand, logits as a memory map."""
 
     def __init__(self, folder: Path, record: RunRecord) -> None:
         self.folder = folder
@@ -503,10 +500,7 @@ KEY_SIZE = 32
 
 
 def state_folder() -> Path:
-    """`pseudocal/` in the user's state folder.
-
-    `$XDG_STATE_HOME`, or `%LOCALAPPDATA%`, or `~/.local/state`.
-    """
+    """`pseudocal/` in `$XDG_STATE_HOME`, `%LOCALAPPDATA%` or `~/.local/state`."""
     chosen = os.environ.get("XDG_STATE_HOME") or os.environ.get("LOCALAPPDATA")
     base = Path(chosen) if chosen else Path.home() / ".local" / "state"
     return base / "pseudocal"

@@ -162,10 +162,7 @@ def files_of_rows(data: str) -> list[str]:
 
 
 def files_at(where: str, suffixes: tuple[str, ...]) -> list[str]:
-    """List the files of a folder, a pattern or an address.
-
-    They are sorted, so blocks are the same everywhere.
-    """
+    """The sorted files of a folder, a pattern or an address, so blocks are the same everywhere."""
     if "://" in where:
         return _remote(where, suffixes)
     path = Path(where)
@@ -208,10 +205,7 @@ def _remote(where: str, suffixes: tuple[str, ...]) -> list[str]:
 
 
 def refuse_shards(data: str) -> None:
-    """Refuse data that only workers can read.
-
-    An address, a pattern, or a folder of files of rows.
-    """
+    """Refuse an address, a pattern, or a folder of files of rows: only workers read them."""
     path = Path(data)
     if "://" in data or ("*" in data and not path.exists()):
         raise InputError(

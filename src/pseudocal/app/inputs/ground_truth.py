@@ -163,10 +163,7 @@ class Masks:
 
 
 def open_masks(path: Path, inputs: InputSet, rows: NDArray[np.intp]) -> Masks | None:
-    """Open masks and check that they fit the inputs.
-
-    Return None for a file with one label per input.
-    """
+    """Open masks and check that they fit the inputs; None for a file with one label per input."""
     if path.is_dir():
         masks = Masks(path, inputs)
         _check_folder(masks, rows)

@@ -214,10 +214,7 @@ class ImageViews:
         return rows[:, : math.prod(shape)].reshape(-1, *shape)
 
     def split(self, *models: Any) -> list[Any]:
-        """Return the models as functions of rows with all views.
-
-        Models that workers open stay such.
-        """
+        """The models as functions of rows with all views; those that workers open stay such."""
         predictors = list[Any]()
         start = 0
         for model, one in zip(models, self._preprocessings(), strict=True):

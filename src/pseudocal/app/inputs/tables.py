@@ -100,10 +100,7 @@ def map_array(path: Path) -> NDArray[Any]:
 
 
 def read_sparse(path: Path) -> Any:
-    """Read a matrix that `scipy.sparse.save_npz` wrote, as compressed rows.
-
-    None for any other file.
-    """
+    """Read a matrix that `scipy.sparse.save_npz` wrote, as compressed rows; else None."""
     with path.open("rb") as file:
         if file.read(2) != NPZ:
             return None
@@ -127,10 +124,7 @@ def read_sparse(path: Path) -> Any:
 
 
 def _what_is_wrong(path: Path, head: bytes, error: str) -> str:
-    """Explain why a file could not be read.
-
-    NumPy takes any unknown file for a pickle, the first bytes tell more.
-    """
+    """Why a file could not be read: NumPy takes any unknown file for a pickle."""
     known = head.startswith((NPY, NPZ))
     if head.startswith(PICKLE_START) or (known and "object" in error.lower()):
         return f"{path} holds a pickle, which could run code: save arrays of numbers or texts"

@@ -34,10 +34,7 @@ def read_lines(path: Path, what: str = "a text file") -> list[str]:
 
 
 def read_descriptions(path: Path) -> dict[str, Any]:
-    """Read what describes each input.
-
-    The columns of a table by name, or `text` for the lines of a text file.
-    """
+    """Read the columns of a table by name, or the lines of a text file as `text`."""
     if path.suffix.lower() in TABLES:
         return read_columns(path)
     return {"text": read_lines(path)}
@@ -111,10 +108,7 @@ def _holds_texts(column: Any) -> bool:
 
 
 def refuse_texts(data: str) -> None:
-    """Refuse a text file whose first line is no path.
-
-    It may hold texts, for which no size of images is missing.
-    """
+    """Refuse a text file whose first line is no path: it may hold texts."""
     path = Path(data)
     if data == "-" or not path.is_file() or path.suffix.lower() in IMAGE_SUFFIXES:
         return

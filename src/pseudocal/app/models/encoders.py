@@ -134,10 +134,7 @@ def _efficientnet(name: str, device: str) -> OpenModel:
 
 
 def _hugging_face(name: str, device: str) -> OpenModel:
-    """Open the encoder of a Hugging Face folder or `hf:owner/name`.
-
-    Weights are read from safetensors only.
-    """
+    """Open the encoder of a Hugging Face folder or `hf:owner/name`, from safetensors only."""
     at = name if is_hub_name(name) else Path(name)
     network, lacking = open_headless(at, "a Hugging Face encoder")
     if hasattr(network, "vision_model"):  # an encoder of images and texts

@@ -391,10 +391,7 @@ class AsLogits:
 
 
 def logits_reader(model: OpenModel, output_type: OutputType | None, binary: bool) -> Predictor:
-    """Wrap an open model so that it returns logits, unless it returns features.
-
-    A zero-shot encoder has only logits.
-    """
+    """A model that returns logits, as a zero-shot encoder always does, or features."""
     if model.encodes:
         return model.predict
     if model.kind == "zero-shot":

@@ -99,10 +99,7 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
 
 
 def open_headless(name: str | Path, what: str) -> tuple[Any, list[str]]:
-    """Open a model without its head, in single precision.
-
-    The second result names the weights that its files lack, which are then random.
-    """
+    """Open a model without its head, in float32; also name the weights that its files lack."""
     require("safetensors", "hf")
     opener = require("transformers", "hf").AutoModel
     require("transformers.utils.logging", "hf").disable_progress_bar()
@@ -284,10 +281,7 @@ def _square(sides: tuple[int, ...]) -> tuple[int, int]:
 
 
 def read_preprocessor(name: str | Path) -> dict[str, Any]:
-    """Read the model's preprocessor_config.json, or its part of processor_config.json.
-
-    Empty if there is none.
-    """
+    """Read preprocessor_config.json, or the part of processor_config.json; empty if absent."""
     settings = read_json(name, "preprocessor_config.json")
     return settings or read_json(name, "processor_config.json").get("image_processor") or {}
 
@@ -330,10 +324,7 @@ def export_folder(
 
 
 def _layer_of_logits(model: Any, predict: Predictor, before: Floats, probe: Inputs) -> Any:
-    """Find the layer whose weights give the logits.
-
-    The last one that halves them when it is halved.
-    """
+    """The layer whose weights give the logits: the last one that halves them when halved."""
     nn = require("torch.nn", "hf")
     layers = [one for one in model.modules() if isinstance(one, nn.Linear | nn.Conv2d)]
     for layer in reversed(layers):
@@ -511,10 +502,7 @@ def _check_named(folder: Path, named: Any, where: str) -> None:
 
 
 def _is_inside(folder: Path, path: Path) -> bool:
-    """Whether a path, with all links followed, is in the folder.
-
-    The blobs of a hub cache that the folder is part of count too.
-    """
+    """Whether a path is in the folder once links are followed, or in its hub cache."""
     root = folder.resolve()
     try:
         target = path.resolve()

@@ -241,10 +241,7 @@ def _shown(shape: list[Any]) -> str:
 
 
 def softmax_input(model: Any, name: str) -> str | None:
-    """Return the tensor that a softmax or sigmoid turns into the output `name`.
-
-    None if there is no such node.
-    """
+    """The tensor that a softmax or sigmoid turns into the output `name`; None without one."""
     producers = {out: node for node in model.graph.node for out in node.output}
     for _ in range(len(model.graph.node)):  # a damaged graph may have cycles
         node = producers.get(name)
@@ -470,10 +467,7 @@ def _chain(
 
 
 def _rename_output(graph: Any, name: str, new: str) -> int:
-    """Rename a tensor where it is produced, not where it is read.
-
-    Return the position of the producing node.
-    """
+    """Rename a tensor where it is produced, not where it is read; return where that is."""
     for position, node in enumerate(graph.node):
         for i, output in enumerate(node.output):
             if output == name:

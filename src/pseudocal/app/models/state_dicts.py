@@ -147,10 +147,7 @@ class Imported:
 
 
 def read_state_dict(path: str | Path) -> dict[str, Tensor]:
-    """Read tensors by name.
-
-    Of SHOT's and DINE's three files, the one named `..._F...` stands for all.
-    """
+    """Read tensors by name. The file `..._F...` of SHOT and DINE stands for all three."""
     path = Path(path)
     if re.search(r"_F(?=[_.])", path.name) is None:
         return _tensors(path)
@@ -195,10 +192,7 @@ def _tensors(path: Path) -> dict[str, Tensor]:
 def import_backbone(
     tensors: Mapping[str, Tensor], architecture: str
 ) -> tuple[ResNet | VisionTransformer, tuple[tuple[float, ...], tuple[float, ...]]]:
-    """Return a backbone with these weights, and the mean and standard deviation of its images.
-
-    A head is not used.
-    """
+    """Return a backbone without a head, and the mean and standard deviation of its images."""
     named = _named(tensors)
     backbone = _loaded(_build(architecture), _part(named, "backbone."), architecture)
     return backbone, _normal(named, architecture)  # type: ignore[return-value]
@@ -295,10 +289,7 @@ def _part(named: Named, prefix: str) -> Named:
 
 
 def _bottleneck(named: Named) -> Named:
-    """Return the tensors of the bottleneck.
-
-    TLlib numbers its layers from 0, or from 2 in older versions.
-    """
+    """The tensors of the bottleneck. TLlib numbers its layers from 0, older versions from 2."""
     numbered = _part(named, "relu-bottleneck.")
     order = sorted({int(name.partition(".")[0]) for name in numbered})
     renamed = {
@@ -316,10 +307,7 @@ def _build(architecture: str) -> ResNet | VisionTransformer:
 
 
 def _loaded(module: nn.Module, given: Named, what: str) -> nn.Module:
-    """Load tensors into a module.
-
-    A shape that differs, a tensor that is missing and a layer too many are refused.
-    """
+    """Load tensors into a module; refuse other shapes, missing tensors and further layers."""
     wanted = module.state_dict()
     for name, own in wanted.items():
         if name in given and given[name][1].shape != own.shape:
@@ -344,10 +332,7 @@ def _loaded(module: nn.Module, given: Named, what: str) -> nn.Module:
 
 
 def _normal(named: Named, architecture: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return how images are normalised.
-
-    As for ImageNet, but for timm's ViTs, whose images lie between -1 and 1.
-    """
+    """Mean and standard deviation as for ImageNet; timm's ViTs take images from -1 to 1."""
     timm = any(
         name.startswith("blocks.") or name.endswith(".attn.qkv.weight")
         for name, _ in named.values()

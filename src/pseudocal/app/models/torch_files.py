@@ -46,10 +46,7 @@ def open_exported(path: Path, *, device: str = "cpu", **_: Any) -> OpenModel:
 
 @contextmanager
 def _whole(path: Path, what: str, done: str) -> Iterator[None]:
-    """Name a damaged file.
-
-    Torch may raise anything, when it reads one or when it writes it again.
-    """
+    """Name a damaged file, whatever torch raises when it reads or writes it."""
     try:
         yield
     except InputError:
@@ -100,10 +97,7 @@ def _export_program(
 
 
 def divide_output(program: Any, temperature: float) -> None:
-    """Divide the first output of an exported program by T.
-
-    The shapes it was exported for do not change.
-    """
+    """Divide the first output of an exported program by T; its shapes do not change."""
     torch = require("torch", "torch")
     end = program.graph.output_node()
     spec = next(s for s in program.graph_signature.output_specs if s.kind.name == "USER_OUTPUT")
