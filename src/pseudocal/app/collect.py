@@ -33,14 +33,15 @@ from pseudocal.app.inputs import (
     read_batches,
 )
 from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, files_at, refuse_shards
-from pseudocal.app.inputs.frames import FrameSet, open_frame
 from pseudocal.app.inputs.ground_truth import Masks, open_masks, read_ground_truth
 from pseudocal.app.inputs.images import IMAGE_SUFFIXES
 from pseudocal.app.inputs.sets import (
     FirstInputs,
+    FrameSet,
     RemoteImageSet,
     check_found,
     holds_images,
+    open_frame,
 )
 from pseudocal.app.inputs.tables import TABLES
 from pseudocal.app.inputs.texts import USUAL_COLUMN, TextSet, open_texts, refuse_texts

@@ -5,18 +5,18 @@ from __future__ import annotations
 import io
 import math
 import sys
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.frames import FrameSet
 from pseudocal.app.inputs.images import IMAGE_SUFFIXES, decode_image
 from pseudocal.app.inputs.preprocessing import Preprocessing
 from pseudocal.app.inputs.tables import (
@@ -25,12 +25,13 @@ from pseudocal.app.inputs.tables import (
     TABLES,
     check_finite,
     check_regular,
+    chosen_columns,
     read_array,
     read_sparse,
     read_table,
 )
 from pseudocal.arrays import InputError, Inputs, Predictor
-from pseudocal.batches import Batch
+from pseudocal.batches import Batch, take
 from pseudocal.extras import MissingExtraError, require
 from pseudocal.predictors import Deferred, as_predictor
 from pseudocal.skipped import Skipped, one_line
@@ -44,26 +45,27 @@ CHECKED_AT_ONCE = 2**31
 BATCHES_AHEAD = 2
 
 
-class InputSet(Protocol):
-    """Inputs of a model, by number."""
+class InputSet(ABC):
+    """Inputs of a model, by number, from 0."""
 
+    @abstractmethod
     def __len__(self) -> int: ...
 
-    def name(self, i: int) -> str:
-        """Return the user's name for input i."""
-        ...
-
+    @abstractmethod
     def read(self, i: int) -> NDArray[Any]:
-        """Read input i, ready for the model."""
-        ...
+        """Input i, ready for the model."""
+
+    def name(self, i: int) -> str:
+        """The user's name for input i: its number, unless it is a file."""
+        return str(i)
 
     def image_file(self, i: int) -> Path | None:
-        """Return the image file of input i, or None if it is not an image file."""
-        ...
+        """The image file of input i; None if it is not an image file."""
+        return None
 
 
 @dataclass(frozen=True)
-class ArraySet:
+class ArraySet(InputSet):
     """Rows of an array, which may stay in its file, named by their number.
 
     >>> ArraySet(np.array([[1, 2], [3, 4]])).read(1)
@@ -82,10 +84,6 @@ class ArraySet:
 
     def __len__(self) -> int:
         return int(self.array.shape[0])
-
-    def name(self, i: int) -> str:
-        """Return the number of the row as text."""
-        return str(i)
 
     def read(self, i: int) -> NDArray[Any]:
         """Read row i in the dtype of the model, if it is sparse with all its zeros."""
@@ -108,13 +106,35 @@ class ArraySet:
             return ""
         return f", but that {self.array.dtype} becomes {self.read(0).dtype}: nothing is scaled"
 
-    def image_file(self, i: int) -> Path | None:
-        """Return None: a row is not an image."""
-        return None
+
+@dataclass(frozen=True)
+class FrameSet(InputSet):
+    """Rows of a data frame, named by their number. A batch of them is a data frame.
+
+    Attributes:
+        frame: the columns that the model takes.
+        numeric: whether all columns are numbers, some of them missing.
+
+    """
+
+    frame: Any
+    numeric: bool = False
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def read(self, i: int) -> NDArray[Any]:
+        """Return row i as an array of objects; models get data frames from `rows`."""
+        row: NDArray[Any] = self.frame.iloc[i].to_numpy(dtype=object)
+        return row
+
+    def rows(self, numbers: NDArray[np.intp]) -> Any:
+        """Return the rows with these numbers as a data frame."""
+        return take(self.frame, numbers)
 
 
 @dataclass(frozen=True)
-class ImageSet:
+class ImageSet(InputSet):
     """Image files."""
 
     paths: list[Path]
@@ -146,7 +166,7 @@ class ImageSet:
 
 
 @dataclass(frozen=True)
-class RemoteImageSet:
+class RemoteImageSet(InputSet):
     """Images at addresses that fsspec can reach, named by their address."""
 
     urls: list[str]
@@ -169,13 +189,9 @@ class RemoteImageSet:
         """Fetch, decode and preprocess image i."""
         return self.preprocessing.array_of(self.decoded(i))
 
-    def image_file(self, i: int) -> Path | None:
-        """Return None: there is no local file."""
-        return None
-
 
 @dataclass(frozen=True)
-class ImageViews:
+class ImageViews(InputSet):
     """Images for several models that want them preprocessed differently.
 
     Each image is decoded once, and the arrays of all models are one row. Resizing, cropping and
@@ -346,6 +362,28 @@ def _lines(source: Path | TextIO) -> list[str]:
     return [line for line in text.splitlines() if line.strip()]
 
 
+def open_frame(path: Path, columns: Iterable[str] | None) -> FrameSet | None:
+    """Open a table as a data frame; None if all of its values are numbers.
+
+    Text, categories, dates and missing values are as pandas reads them.
+    """
+    table = chosen_columns(path, columns)
+    numeric = all(column.dtype.kind in REAL for column in table.values())
+    if numeric and not any(np.isnan(column).any() for column in table.values()):
+        return None
+    pandas = require("pandas", "sklearn")
+    if path.suffix.lower() == ".csv":
+        frame = pandas.read_csv(path, encoding="utf-8-sig", index_col=False)
+        frame.columns = [str(name).strip() for name in frame.columns]
+    else:
+        arrow = require("pyarrow.parquet", "parquet").read_table(path)
+        frame = arrow.to_pandas(ignore_metadata=True)
+    rows = len(next(iter(table.values())))
+    if len(frame) != rows or not set(table) <= set(frame.columns):
+        raise InputError(f"pandas reads {path} as another table: save it as Parquet")
+    return FrameSet(frame[list(table)], numeric)
+
+
 class FirstInputs:
     """The first inputs that go by, so that they need not be read again.
 
@@ -376,7 +414,6 @@ def read_batches(
 
     Inputs that cannot be read are left out.
 
-    >>> from pseudocal.app.inputs import ArraySet
     >>> from pseudocal.batches import unread_batches
     >>> inputs = ArraySet(np.arange(6).reshape(3, 2))
     >>> batches = unread_batches(np.array([2, 0, 1]), batch_size=2)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs.images import IMAGE_SUFFIXES
+from pseudocal.app.inputs.sets import InputSet
 from pseudocal.app.inputs.tables import TABLES, check_regular, read_columns
 from pseudocal.arrays import InputError
 
@@ -41,7 +42,7 @@ def read_descriptions(path: Path) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class TextSet:
+class TextSet(InputSet):
     """Texts, named by their number.
 
     >>> TextSet(["good", "bad"]).read(1)
@@ -54,17 +55,9 @@ class TextSet:
     def __len__(self) -> int:
         return len(self.texts)
 
-    def name(self, i: int) -> str:
-        """Return the number of the text as text."""
-        return str(i)
-
     def read(self, i: int) -> NDArray[Any]:
         """Return text i; a batch of texts is an array of Python strings."""
         return np.array(self.texts[i], dtype=object)
-
-    def image_file(self, i: int) -> Path | None:
-        """Return None: a text is not an image."""
-        return None
 
 
 def open_texts(path: Path, column: str | None) -> TextSet:
