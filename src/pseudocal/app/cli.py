@@ -33,6 +33,9 @@ from pseudocal.app.options import (
     SAVED,
     SECOND,
     TABLES,
+    AsJson,
+    Device,
+    Quiet,
     check_alone,
     cropping,
     epilog,
@@ -174,11 +177,6 @@ TrustPaths = Annotated[
     bool,
     option("--trust-paths", help="read files that OUT names elsewhere, if somebody else wrote OUT"),
 ]
-Device = Annotated[
-    str, option("--device", group=PERFORMANCE, help="cpu, cuda, cuda:1 ...", show_default=True)
-]
-Quiet = Annotated[bool, option("--quiet", "-q", group=OUTPUT, help="print errors only")]
-AsJson = Annotated[bool, option("--json", group=OUTPUT, help="print the result as JSON")]
 ExitCode = Annotated[
     bool,
     option(

@@ -15,14 +15,24 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from pseudocal.app.errors import INPUT
-from pseudocal.app.options import DATA, METHOD, OUTPUT, PERFORMANCE, epilog, option
+from pseudocal.app.options import (
+    DATA,
+    METHOD,
+    OUTPUT,
+    PERFORMANCE,
+    AsJson,
+    Device,
+    Quiet,
+    epilog,
+    option,
+)
 from pseudocal.app.progress import Stages, announce_building
 from pseudocal.arrays import InputError, cores
-from pseudocal.extras import MissingExtraError, require
+from pseudocal.extras import require
 from pseudocal.files import check_writable
 
 if TYPE_CHECKING:
-    from pseudocal.lab.bench import Suite, Task
+    from pseudocal.lab.bench import Suite
 
 DEFAULT_OUT = Path("runs/bench")
 
@@ -32,7 +42,7 @@ Prefix = Annotated[
     str | None,
     option(group=DATA, metavar="OLD=NEW", help="how paths in lists begin, and begin here"),
 ]
-Quiet = Annotated[bool, option("--quiet", "-q", group=OUTPUT, help="print errors only")]
+WEIGHTS = option(group=METHOD, help="of the backbone: a state dict, folder or hub id, or random")
 
 
 # ------------------------------------------------------------------------------ train
@@ -71,10 +81,7 @@ def train(
     backbone: Annotated[
         str | None, option(group=METHOD, help="digits, efficientnet-lite0, resnet50, vit-b16, ...")
     ] = None,
-    weights: Annotated[
-        str,
-        option(group=METHOD, help="of the backbone: a state dict, folder or hub id, or random"),
-    ] = "default",
+    weights: Annotated[str, WEIGHTS] = "default",
     frozen: Annotated[
         bool | None,
         option("--frozen/--end-to-end", group=METHOD, help="(default: frozen if pretrained)"),
@@ -96,26 +103,22 @@ def train(
         option("--evaluate", group=OUTPUT, help="score on the target's labels, for the record"),
     ] = False,
     quiet: Quiet = False,
-    as_json: Annotated[
-        bool, option("--json", group=OUTPUT, help="print the result as JSON")
-    ] = False,
+    as_json: AsJson = False,
     precision: Annotated[
         Literal["single", "mixed"],
         option(group=PERFORMANCE, help="mixed: train the backbone in bfloat16"),
     ] = "single",
-    device: Annotated[
-        str, option(group=PERFORMANCE, help="cpu, cuda, cuda:1 ...", show_default=True)
-    ] = "cpu",
+    device: Device = "cpu",
 ) -> None:
     """Train an adapted classifier on the SOURCE and the unlabelled TARGET domain of DATASET."""
-    adapt = _adapt()
+    adapt = require("pseudocal.lab.adapt", "adapt")
     check_writable(out)
     check_device(device)
     changes = _without_none({"batch": batch, "lr": lr})
     chosen = replace(adapt.training.find_preset(method, preset), **changes)
     place = _without_none({"root": root, "lists": lists, "prefix": parse_prefix(prefix)})
     with announce_building(quiet=quiet):
-        domains = _domains(dataset, source, target, partial=partial, **place)
+        source_domain, target_domain = _domains(dataset, source, target, partial=partial, **place)
     if backbone is None:
         backbone = "digits" if dataset == "digits" else "efficientnet-lite0"
     if not quiet and weights != "default":
@@ -131,30 +134,24 @@ def train(
             frozen=frozen,
             mixed=precision == "mixed",
             progress=stages,
-            evaluate=domains[1] if evaluate else None,
+            evaluate=target_domain if evaluate else None,
         )
         trained = adapt.train(
-            domains[0],
-            domains[1].unlabelled(),
+            source_domain,
+            target_domain.unlabelled(),
             settings,
             method=method,
             preset=chosen,
             backbone=adapt.Choice(backbone, weights),
         )
-    result = _training_result(trained)
+    result = {"model": str(trained.out), "target": str(trained.target), "seconds": trained.seconds}
+    if trained.curve:
+        last = trained.curve[-1]
+        result |= {"target_accuracy": 1 - last.error, "target_nll": last.nll}
     if as_json:
         typer.echo(json.dumps(result))
     elif not quiet:
         typer.echo("\n".join(training_lines(result)))
-
-
-def _adapt() -> Any:
-    try:
-        import pseudocal.lab.adapt.training
-        import pseudocal.lab.adapt.weights
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "torch", "adapt") from error
-    return pseudocal.lab.adapt
 
 
 def _domains(
@@ -163,19 +160,9 @@ def _domains(
     """Load the two domains; `place` says where a benchmark is."""
     from pseudocal.lab.data import load, partial_set
 
-    names = dict.fromkeys((source, target))
-    domains = list(load(dataset, *names, **place).values())
-    first = domains[0]
+    domains = list(load(dataset, *dict.fromkeys((source, target)), **place).values())
     last = domains[-1]
-    return first, partial_set(dataset, last) if partial else last
-
-
-def _training_result(trained: Any) -> dict[str, Any]:
-    result = {"model": str(trained.out), "target": str(trained.target), "seconds": trained.seconds}
-    if trained.curve:
-        last = trained.curve[-1]
-        result |= {"target_accuracy": 1 - last.error, "target_nll": last.nll}
-    return result
+    return domains[0], partial_set(dataset, last) if partial else last
 
 
 def training_lines(result: dict[str, Any]) -> list[str]:
@@ -269,10 +256,7 @@ def run(
     backbone: Annotated[
         str | None, option(group=METHOD, help="efficientnet-lite0, resnet50, vit-b16, ...")
     ] = None,
-    weights: Annotated[
-        str | None,
-        option(group=METHOD, help="of the backbone: a state dict, folder or hub id, or random"),
-    ] = None,
+    weights: Annotated[str | None, WEIGHTS] = None,
     iterations: Annotated[int | None, option(group=METHOD, min=1, help="training steps")] = None,
     batch: Annotated[
         int | None, option(group=METHOD, min=1, help="inputs of each domain per training step")
@@ -311,11 +295,12 @@ def run(
         "precision": precision,
     }
     plugins = _load_plugins(plugin)
-    chosen = _chosen(suite, seeds=seeds, repeats=repeats, quick=quick, **_without_none(changes))
+    changes = {"seeds": seeds, "repeats": repeats, "quick": quick} | _without_none(changes)
+    chosen, place = _suite(suite, **changes)
     check_writable(out)
     local = {"root": root, "lists": lists, "prefix": parse_prefix(prefix), "device": device}
-    here = _of_file(suite) | _without_none(local)
-    store = package.Store(out, threads=threads, plugins=plugins, **here)
+    place |= _without_none(local)
+    store = package.Store(out, threads=threads, plugins=plugins, **place)
     executor = _executor(store.device, workers, ray)
     with announce_building(quiet=quiet), Stages(quiet=quiet) as stages, executor as using:
         progress = BenchProgress(chosen, _processes(store.device, workers), stages, quiet=quiet)
@@ -329,26 +314,6 @@ def run(
         typer.echo(f"{out}: {done} of {len(chosen.tasks)} tasks of {chosen.name} are done")
     if failures:
         raise typer.Exit(INPUT)
-
-
-class BenchProgress:
-    """Shows how far a suite is, and says what its backbones start from."""
-
-    def __init__(self, suite: Suite, processes: int, stages: Stages, *, quiet: bool) -> None:
-        nothing_trained = all(task.checkpoint is not None for task in suite.tasks)
-        trained = len({task.training for task in suite.tasks})
-        self._suite = suite
-        self._stages = stages
-        self._quiet = quiet
-        self._outlook = Outlook(trained, processes, quiet=quiet or nothing_trained)
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        """Show the progress of a phase."""
-        if what == "features" and done == 0 and not self._quiet:
-            _tell_weights(self._suite)  # everything is checked, and nothing has run yet
-        self._outlook(what, done, total)
-        if total:
-            self._stages.show(what, done, total)
 
 
 @bench.command(epilog=epilog("pseudocal bench table digits --quick"))
@@ -489,39 +454,14 @@ def _load_plugins(names: list[str] | None) -> tuple[str, ...]:
     return load_plugins(names or ())
 
 
-def _chosen(suite: str, **settings: Any) -> Suite:
-    from pseudocal.lab.bench.suite_file import read_suite
+def _suite(name: str, **settings: Any) -> tuple[Suite, dict[str, Any]]:
+    """A suite, and where its file says that its data is and that it runs."""
+    from pseudocal.lab.bench.suite_file import read_local, read_suite
     from pseudocal.lab.bench.suites import built_in
 
-    return (
-        read_suite(Path(suite), **settings)
-        if suite.endswith(".toml")
-        else built_in(suite, **settings)
-    )
-
-
-def _starts_elsewhere(task: Task) -> bool:
-    """Whether a task's backbone starts from other weights than its own, "default"."""
-    return task.checkpoint is None and task.weights != "default"
-
-
-def _tell_weights(suite: Suite) -> None:
-    """Say what the backbones start from: names do not tell, and weights may be random."""
-    from pseudocal.lab.adapt.weights import about_weights
-
-    names = {"deeplab": "resnet101"}  # what a segmenter stands on
-    chosen = [task for task in suite.tasks if _starts_elsewhere(task)]
-    for name, weights in sorted(
-        {(names.get(task.backbone, task.backbone), task.weights) for task in chosen}
-    ):
-        typer.echo(about_weights(name, weights), err=True)
-
-
-def _of_file(suite: str) -> dict[str, Any]:
-    """Where a suite's file says that its data is and that it runs."""
-    from pseudocal.lab.bench.suite_file import read_local
-
-    return read_local(Path(suite)) if suite.endswith(".toml") else {}
+    if name.endswith(".toml"):
+        return read_suite(Path(name), **settings), read_local(Path(name))
+    return built_in(name, **settings), {}
 
 
 def _processes(device: str, workers: int) -> int:
@@ -551,44 +491,68 @@ def _name(suite: str, *, quick: bool) -> str:
 
 
 def _package() -> Any:
-    try:
-        import pseudocal.lab.bench.grid
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "torch", "bench") from error
-    return pseudocal.lab.bench
+    require("pseudocal.lab.bench.grid", "bench")
+    return require("pseudocal.lab.bench", "bench")
 
 
-# ------------------------------------------------------------------------------ outlook
+# ------------------------------------------------------------------------------ progress
 
 
-class Outlook:
-    """Say beforehand how many models will be trained, and after the first when the last will be.
+class BenchProgress:
+    """Shows how far a suite is.
+
+    It says what its backbones start from and how many models will be trained, and after the first
+    when the last will be.
 
     Args:
-        tasks: the number of models that the tasks themselves need; more are for ensembles.
-        workers: how many are trained at a time.
+        suite: the suite.
+        processes: how many models are trained at a time.
+        stages: shows the phases.
         quiet: whether to say nothing.
 
     """
 
-    def __init__(self, tasks: int, workers: int, *, quiet: bool) -> None:
-        self._tasks = tasks
-        self._workers = workers
+    def __init__(self, suite: Suite, processes: int, stages: Stages, *, quiet: bool) -> None:
+        self._suite = suite
+        self._processes = processes
+        self._stages = stages
         self._quiet = quiet
         self._started = time.monotonic()
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Take note of the progress of a phase."""
-        if self._quiet or what != "models" or not total:
-            return
+        """Show the progress of a phase."""
+        if not self._quiet:
+            if what == "features" and done == 0:
+                self._tell_weights()  # everything is checked, and nothing has run yet
+            if what == "models" and total:
+                self._tell_models(done, total)
+        if total:
+            self._stages.show(what, done, total)
+
+    def _tell_weights(self) -> None:
+        """Say what the backbones start from: names do not tell, and weights may be random."""
+        from pseudocal.lab.adapt.weights import about_weights
+
+        names = {"deeplab": "resnet101"}  # what a segmenter stands on
+        chosen = {
+            (names.get(task.backbone, task.backbone), task.weights)
+            for task in self._suite.tasks
+            if task.checkpoint is None and task.weights != "default"
+        }
+        for name, weights in sorted(chosen):
+            typer.echo(about_weights(name, weights), err=True)
+
+    def _tell_models(self, done: int, total: int) -> None:
+        tasks = self._suite.tasks
+        if all(task.checkpoint is not None for task in tasks):
+            return  # nothing is trained
         if done == 0:
             self._started = time.monotonic()
-            sys.stderr.write(count_sentence(total, self._tasks) + "\n")
+            sys.stderr.write(count_sentence(total, len({task.training for task in tasks})) + "\n")
         elif done == 1 and total > 1:
-            rounds = math.ceil(total / self._workers) - 1  # after the first
-            sys.stderr.write(
-                time_sentence(time.monotonic() - self._started, rounds, datetime.now()) + "\n"
-            )
+            rounds = math.ceil(total / self._processes) - 1  # after the first
+            seconds = time.monotonic() - self._started
+            sys.stderr.write(time_sentence(seconds, rounds, datetime.now()) + "\n")
 
 
 def count_sentence(total: int, tasks: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -32,6 +32,14 @@ def option(*names: str, group: str | None = None, **settings: Any) -> Any:
     """An option in a group of the help. Its default is shown only if requested."""
     show_default = settings.pop("show_default", False)
     return typer.Option(*names, show_default=show_default, rich_help_panel=group, **settings)
+
+
+# options that several commands have
+Quiet = Annotated[bool, option("--quiet", "-q", group=OUTPUT, help="print errors only")]
+AsJson = Annotated[bool, option("--json", group=OUTPUT, help="print the result as JSON")]
+Device = Annotated[
+    str, option("--device", group=PERFORMANCE, help="cpu, cuda, cuda:1 ...", show_default=True)
+]
 
 
 def epilog(*examples: str) -> str:
