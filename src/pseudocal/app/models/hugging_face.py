@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from pseudocal.app.models.model import Expects, OpenModel, check_exported
+from pseudocal.app.models.model import Expects, OpenModel, check_exported, or_input_error
 from pseudocal.arrays import Floats, InputError, Inputs, Logits, Predictor
 from pseudocal.extras import require
 from pseudocal.skipped import one_line
@@ -66,16 +66,12 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
     require("transformers.utils.logging", "hf").disable_progress_bar()
     name = checked_source(name)
     here = {"trust_remote_code": False, "local_files_only": isinstance(name, Path)}
-    try:
+    with or_input_error(f"{name} is not a Hugging Face classifier with safetensors"):
         config = transformers.AutoConfig.from_pretrained(name, **here)
         kind = _kind_of(getattr(config, "architectures", None) or ())
         opener = getattr(transformers, kind)
         model = opener.from_pretrained(name, config=config, use_safetensors=True, **here)
         classes = tuple(str(config.id2label[i]) for i in range(config.num_labels))
-    except Exception as error:  # a damaged config may raise anything
-        raise InputError(
-            f"{name} is not a Hugging Face classifier with safetensors: {one_line(error)}"
-        ) from error
     if kind == TEXT_MODEL:
         return _text_model(name, model.to(device).eval(), classes)
     settings = read_preprocessor(name)
@@ -109,10 +105,8 @@ def open_headless(name: str | Path, what: str) -> tuple[Any, list[str]]:
         "output_loading_info": True,
     }
     name = checked_source(name)
-    try:
+    with or_input_error(f"{name} is not {what} with safetensors"):
         model, found = opener.from_pretrained(name, local_files_only=isinstance(name, Path), **safe)
-    except Exception as error:  # a damaged config may raise anything
-        raise InputError(f"{name} is not {what} with safetensors: {one_line(error)}") from error
     return model.float().eval(), sorted(found["missing_keys"])
 
 
@@ -170,12 +164,8 @@ def open_tokenizer(name: str | Path, of: str) -> Any:
     if isinstance(name, Path) and not any(any(name.glob(pattern)) for pattern in TOKENIZERS):
         raise InputError(f"{name} has no tokenizer: expected {of} with its tokenizer")
     here = {"trust_remote_code": False, "local_files_only": isinstance(name, Path)}
-    try:
+    with or_input_error(f"the tokenizer of {name}, {of}, cannot be opened"):
         return require("transformers", "hf").AutoTokenizer.from_pretrained(name, **here)
-    except Exception as error:  # a damaged or missing file may raise anything
-        raise InputError(
-            f"the tokenizer of {name}, {of}, cannot be opened: {one_line(error)}"
-        ) from error
 
 
 @dataclass(frozen=True)
@@ -211,28 +201,24 @@ def preprocessing_of(settings: dict[str, Any]) -> dict[str, Any]:
     {'centre': 'down', 'size': (224, 224), 'resize': 'crop', 'edge': 256}
     """
     try:
-        return _settings_of(settings)
+        preprocessing = _size_of(settings)
+        if preprocessing:
+            preprocessing = {"centre": "down"} | preprocessing
+        for key, ours in (("image_mean", "mean"), ("image_std", "std")):
+            if settings.get("do_normalize", True) and settings.get(key):
+                preprocessing[ours] = tuple(float(v) for v in settings[key])
+        if not settings.get("do_rescale", True):
+            preprocessing["scale"] = 1.0
+        elif settings.get("rescale_factor"):
+            preprocessing["scale"] = float(settings["rescale_factor"])
+        if "resample" in settings:
+            preprocessing["resample"] = int(settings["resample"])
     except InputError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise InputError(
             f"expected sizes and numbers in preprocessor_config.json, got {str(settings)[:200]}"
         ) from error
-
-
-def _settings_of(settings: dict[str, Any]) -> dict[str, Any]:
-    preprocessing = _size_of(settings)
-    if preprocessing:
-        preprocessing = {"centre": "down"} | preprocessing
-    for key, ours in (("image_mean", "mean"), ("image_std", "std")):
-        if settings.get("do_normalize", True) and settings.get(key):
-            preprocessing[ours] = tuple(float(v) for v in settings[key])
-    if not settings.get("do_rescale", True):
-        preprocessing["scale"] = 1.0
-    elif settings.get("rescale_factor"):
-        preprocessing["scale"] = float(settings["rescale_factor"])
-    if "resample" in settings:
-        preprocessing["resample"] = int(settings["resample"])
     return preprocessing
 
 
@@ -405,12 +391,8 @@ def read_json(source: str | Path, file: str) -> dict[str, Any]:
     else:
         find = require("transformers.utils.hub", "hf").cached_file
         name = source.removeprefix(HUB_PREFIX)
-        try:
+        with or_input_error(f"{source} cannot be read from the Hugging Face hub"):
             found = find(name, file, _raise_exceptions_for_missing_entries=False)
-        except Exception as error:  # of the network, or of a name that is not there
-            raise InputError(
-                f"{source} cannot be read from the Hugging Face hub: {one_line(error)}"
-            ) from error
     if found is None:
         return {}
     try:

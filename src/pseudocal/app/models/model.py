@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from pseudocal.arrays import InputError, Inputs, Predictor
+from pseudocal.extras import MissingExtraError
+from pseudocal.skipped import one_line
 
 # how names begin of what can be a second opinion but not the model
 SECOND_ONLY = ("surrogate:", "zero-shot:")
@@ -126,3 +129,49 @@ def check_exported(found: Any, expected: Any, what: str) -> None:
         raise InputError(
             f"the calibrated {what} gives {found[0]} for the first input instead of {expected[0]}"
         )
+
+
+def exporting(
+    name: str,
+    predict: Predictor,
+    write: Callable[[float, Inputs], bytes],
+    reopen: Callable[[Path], Predictor],
+    what: str,
+) -> Export:
+    """An export to one file, which is opened again and checked.
+
+    Args:
+        name: the name of the file.
+        predict: the model before calibration.
+        write: makes the content of the file from a temperature and a few inputs. It is made in
+            memory: on a full disk torch would abort the process.
+        reopen: opens the file.
+        what: what it is, for errors.
+
+    """
+
+    def export(temperature: float, folder: Path, probe: Inputs) -> list[str]:
+        target = folder / name
+        before = predict(probe)
+        target.write_bytes(write(temperature, probe))
+        check_exported(reopen(target)(probe), before / temperature, what)
+        return [name]
+
+    return export
+
+
+@contextmanager
+def or_input_error(message: str) -> Iterator[None]:
+    """Raise an `InputError` instead of what a library raises about a damaged file: anything.
+
+    >>> with or_input_error("model.onnx is damaged"):
+    ...     raise KeyError("weights")
+    Traceback (most recent call last):
+    pseudocal.arrays.InputError: model.onnx is damaged: 'weights'
+    """
+    try:
+        yield
+    except (InputError, MissingExtraError):
+        raise
+    except Exception as error:
+        raise InputError(f"{message}: {one_line(error)}") from error

@@ -18,10 +18,16 @@ from typing import Any
 
 import numpy as np
 
-from pseudocal.app.models.model import SIGMOID_EPS, Chunked, Expects, OpenModel, check_exported
+from pseudocal.app.models.model import (
+    SIGMOID_EPS,
+    Chunked,
+    Expects,
+    OpenModel,
+    check_exported,
+    or_input_error,
+)
 from pseudocal.arrays import Floats, InputError, Inputs, Predictor
 from pseudocal.extras import require
-from pseudocal.skipped import one_line
 
 DTYPES = {
     "tensor(double)": "float64",
@@ -58,6 +64,7 @@ def open_onnx(
     logits_tensor: str | None = None,
     output_type: str | None = None,
     binary: bool = False,
+    **_: Any,
 ) -> OpenModel:
     """Open an ONNX file.
 
@@ -136,10 +143,8 @@ class OnnxPredictor:
 def _load(path: Path) -> Any:
     onnx = require("onnx", "onnx")
     _ = require("onnxruntime", "onnx")
-    try:
+    with or_input_error(f"{path} is damaged or not ONNX"):
         return onnx.load(path)
-    except Exception as error:  # protobuf raises its own errors, a missing data file others
-        raise InputError(f"{path} is damaged or not ONNX: {one_line(error)}") from error
 
 
 def _choose(model: Any, logits_tensor: str | None) -> str:
@@ -191,12 +196,10 @@ def _session(model: Path | bytes, device: str) -> Any:
     options.log_severity_level = 4
     # spinning threads would take the cores from those that decode the next images
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    try:
-        source = model if isinstance(model, bytes) else str(model)
+    source = model if isinstance(model, bytes) else str(model)
+    with or_input_error("onnxruntime cannot run the graph"):
         # a fallback would print
         return ort.InferenceSession(source, options, providers=[provider], enable_fallback=0)
-    except Exception as error:
-        raise InputError(f"onnxruntime cannot run the graph: {one_line(error)}") from error
 
 
 def _only_input(session: Any) -> Any:

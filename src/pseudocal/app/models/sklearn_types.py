@@ -18,8 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import InputError
-
 KERNELS = (
     "CompoundKernel",
     "ConstantKernel",
@@ -133,7 +131,7 @@ def _objects(model: Any) -> Iterator[tuple[Any, Any]]:
 
 def _require(condition: Any) -> None:
     if not condition:
-        raise InputError("its trees are damaged")
+        raise ValueError("its trees are damaged")
 
 
 def _check_nodes(

@@ -24,9 +24,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from pseudocal.app.models.model import Expects, OpenModel, check_exported
+from pseudocal.app.models.model import Expects, OpenModel, exporting
 from pseudocal.app.models.networks import ARCHITECTURES, ResNet, VisionTransformer
-from pseudocal.arrays import InputError, Inputs
+from pseudocal.arrays import InputError, Inputs, Predictor
 from pseudocal.predictors.torch_module import TorchPredictor
 
 # torchvision's evaluation: the shorter side is resized to the second, the centre is cropped
@@ -89,15 +89,14 @@ def open_state_dict(path: Path, architecture: str, *, device: str = "cpu", **_: 
     mean, std = imported.normal
     predict = TorchPredictor(imported.network.to(device))
 
-    def export(temperature: float, folder: Path, probe: Inputs) -> list[str]:
-        """Write the tensors under their names; SHOT's three files become one."""
-        content = BytesIO()  # on a full disk torch would abort the process
+    def write(temperature: float, _: Inputs) -> bytes:
+        """The tensors under their names; SHOT's three files become one."""
+        content = BytesIO()
         torch.save(with_temperature(read_state_dict(path), temperature), content)
-        target = folder / "model.pth"
-        target.write_bytes(content.getbuffer())
-        again = open_state_dict(target, architecture)
-        check_exported(again.predict(probe), predict(probe) / temperature, "state dict")
-        return [target.name]
+        return content.getvalue()
+
+    def reopen(target: Path) -> Predictor:
+        return open_state_dict(target, architecture).predict
 
     preprocessing = {"size": (SIDE, SIDE), "edge": EDGE, "mean": mean, "std": std}
     return OpenModel(
@@ -105,7 +104,7 @@ def open_state_dict(path: Path, architecture: str, *, device: str = "cpu", **_: 
         predict=predict,
         expects=Expects((3, SIDE, SIDE), "float32", preprocessing=preprocessing),
         notes=(f"{architecture}: {imported.about}",),
-        export=export,
+        export=exporting("model.pth", predict, write, reopen, "state dict"),
     )
 
 
@@ -149,19 +148,15 @@ class Imported:
 def read_state_dict(path: str | Path) -> dict[str, Tensor]:
     """Read tensors by name. The file `..._F...` of SHOT and DINE stands for all three."""
     path = Path(path)
-    if re.search(r"_F(?=[_.])", path.name) is None:
+    marked = re.compile(r"_F(?=[_.])")
+    parts = {part: path.with_name(marked.sub(f"_{part}", path.name, count=1)) for part in "FBC"}
+    if not marked.search(path.name) or not all(file.exists() for file in parts.values()):
         return _tensors(path)
-    parts = {
-        part: path.with_name(re.sub(r"_F(?=[_.])", f"_{part}", path.name, count=1))
-        for part in "FBC"
+    return {
+        f"net{part}.{name}": tensor
+        for part, file in parts.items()
+        for name, tensor in _tensors(file).items()
     }
-    if not all(file.exists() for file in parts.values()):
-        return _tensors(path)
-    tensors = {}
-    for part, file in parts.items():
-        for name, tensor in _tensors(file).items():
-            tensors[f"net{part}.{name}"] = tensor
-    return tensors
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
