@@ -87,45 +87,28 @@ Progress = Generator[Note | Tick, None, Run]
 
 @dataclass(frozen=True)
 class Data:
-    """The inputs of a run, open.
-
-    Attributes:
-        inputs: the inputs.
-        preparation: how they are prepared for the model, in words.
-        assumed: settings of the preparation that neither the user nor the model gave.
-        not_mixed: why the inputs cannot be mixed; None if they can.
-
-    """
+    """The inputs of a run, open."""
 
     inputs: InputSet
-    preparation: str
+    preparation: str  # how they are prepared for the model, in words
+    # settings of the preparation that neither the user nor the model gave
     assumed: tuple[str, ...] = ()
-    not_mixed: ReasonCode | None = None
+    not_mixed: ReasonCode | None = None  # why the inputs cannot be mixed; None if they can
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A run with its models and its inputs open, ready to be collected.
-
-    Attributes:
-        job: the settings.
-        model: the model to calibrate.
-        second_models: the second models, if there are any.
-        data: the inputs, or a few of them if only workers read them all.
-        order: the numbers of the inputs that are used, in the order of the calibration.
-        batch_size: inputs per forward pass.
-        masks: the true class of every pixel, for evaluation only.
-        views: the images for all models, if a second model wants them prepared differently.
-
-    """
+    """A run with its models and its inputs open, ready to be collected."""
 
     job: Job
     model: OpenModel
     second_models: tuple[OpenModel, ...]
-    data: Data
+    data: Data  # the inputs, or a few of them if only workers read them all
+    # the numbers of the inputs that are used, in the order of the calibration
     order: NDArray[np.intp]
-    batch_size: int
-    masks: Masks | None = None
+    batch_size: int  # inputs per forward pass
+    masks: Masks | None = None  # the true class of every pixel, for evaluation only
+    # the images for all models, if a second model wants them prepared differently
     views: ImageViews | None = None
 
     @property

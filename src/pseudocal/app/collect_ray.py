@@ -175,26 +175,15 @@ def _quiet() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class CollectWork:
-    """What every worker does: collect its blocks, and write each to a file.
+    """What every worker does: collect its blocks, and write each to a file."""
 
-    Attributes:
-        method: the settings of the calibration.
-        models: the model to calibrate, and any second models.
-        source: what the blocks read from.
-        batch_size: inputs per forward pass.
-        out: the folder of the files, which every worker can write to.
-        total: the number of inputs of all blocks; None if they have not been counted.
-        mixed: whether mixup samples are made and predicted.
-
-    """
-
-    method: PseudoCal
-    models: Sequence[Any]
-    source: Any
-    batch_size: int
-    out: Path
-    total: int | None
-    mixed: bool = True
+    method: PseudoCal  # the settings of the calibration
+    models: Sequence[Any]  # the model to calibrate, and any second models
+    source: Any  # what the blocks read from
+    batch_size: int  # inputs per forward pass
+    out: Path  # the folder of the files, which every worker can write to
+    total: int | None  # the number of inputs of all blocks; None if they have not been counted
+    mixed: bool = True  # whether mixup samples are made and predicted
 
     def start(self) -> WorkOnBlock:
         """On a worker, open the models once; then collect one block after another."""

@@ -38,30 +38,17 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PixelSample:
-    """Random pixels of each image, about equally many of all, and sums over all pixels of each.
+    """Random pixels of each image, about equally many of all, and sums over all pixels of each."""
 
-    Attributes:
-        logits: the logits of each pixel, `(n, classes)`.
-        image: the number of its image, from 0, `(n,)`.
-        at: its flat index in the map of logits, `(n,)`.
-        y: its line in the image as it is shown, from the top, `(n,)`.
-        x: its column, from the left, `(n,)`.
-        ground_truth: its class, for evaluation only, `IGNORED` where unknown, `(n,)`.
-        pixels: the number of pixels of each image that have a prediction, `(images,)`.
-        fractions: the fraction of each class among them, `(images, classes)`.
-        before: their mean confidence before calibration, `(images,)`.
-
-    """
-
-    logits: Logits
-    image: Whole
-    at: Whole
-    y: Whole
-    x: Whole
-    ground_truth: Whole
-    pixels: Whole
-    fractions: NDArray[Any]
-    before: NDArray[Any]
+    logits: Logits  # the logits of each pixel, `(n, classes)`
+    image: Whole  # the number of its image, from 0, `(n,)`
+    at: Whole  # its flat index in the map of logits, `(n,)`
+    y: Whole  # its line in the image as it is shown, from the top, `(n,)`
+    x: Whole  # its column, from the left, `(n,)`
+    ground_truth: Whole  # its class, for evaluation only, `IGNORED` where unknown, `(n,)`
+    pixels: Whole  # the number of pixels of each image that have a prediction, `(images,)`
+    fractions: NDArray[Any]  # the fraction of each class among them, `(images, classes)`
+    before: NDArray[Any]  # their mean confidence before calibration, `(images,)`
 
     @classmethod
     def of(

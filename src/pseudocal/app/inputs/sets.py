@@ -70,17 +70,11 @@ class ArraySet(InputSet):
 
     >>> ArraySet(np.array([[1, 2], [3, 4]])).read(1)
     array([3., 4.], dtype=float32)
-
-    Attributes:
-        array: the inputs, `(n, ...)`, or a sparse matrix of them.
-        dtype: the dtype of the model's inputs.
-        mixed: whether pairs of rows are mixed, so that integers become floats.
-
     """
 
-    array: Any
-    dtype: str = "float32"
-    mixed: bool = True
+    array: Any  # the inputs, `(n, ...)`, or a sparse matrix of them
+    dtype: str = "float32"  # the dtype of the model's inputs
+    mixed: bool = True  # whether pairs of rows are mixed, so that integers become floats
 
     def __len__(self) -> int:
         return int(self.array.shape[0])
@@ -109,16 +103,10 @@ class ArraySet(InputSet):
 
 @dataclass(frozen=True)
 class FrameSet(InputSet):
-    """Rows of a data frame, named by their number. A batch of them is a data frame.
+    """Rows of a data frame, named by their number. A batch of them is a data frame."""
 
-    Attributes:
-        frame: the columns that the model takes.
-        numeric: whether all columns are numbers, some of them missing.
-
-    """
-
-    frame: Any
-    numeric: bool = False
+    frame: Any  # the columns that the model takes
+    numeric: bool = False  # whether all columns are numbers, some of them missing
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -198,14 +186,10 @@ class ImageViews(InputSet):
     normalising are affine, apart from the rounding of pixels to whole numbers. A weighted sum of
     two rows is therefore the row of a weighted sum of two images: mixup samples are the same images
     for all models.
-
-    Attributes:
-        image_files: the images as the first model wants them.
-        others: what happens to an image before each of the other models sees it.
-
     """
 
-    image_files: ImageSet | RemoteImageSet
+    image_files: ImageSet | RemoteImageSet  # the images as the first model wants them
+    # what happens to an image before each of the other models sees it
     others: tuple[Preprocessing, ...]
 
     def __len__(self) -> int:

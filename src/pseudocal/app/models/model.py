@@ -31,25 +31,16 @@ class UntrustedError(InputError):
 
 @dataclass(frozen=True)
 class Expects:
-    """What a model expects as input; None where the file does not say.
+    """What a model expects as input; None where the file does not say."""
 
-    Attributes:
-        shape: the shape of one input: (3, 224, 224) for an image, (30,) for a row of a table.
-        dtype: the name of the NumPy dtype.
-        columns: the feature columns of a table, in order.
-        preprocessing: settings of `inputs.Preprocessing` by name, from a preprocessor that came
-            with the model.
-        text: whether an input is a text.
-        frames: whether the model takes data frames, with text, dates and missing values.
-
-    """
-
+    # the shape of one input: (3, 224, 224) for an image, (30,) for a row of a table
     shape: tuple[int | None, ...] | None = None
-    dtype: str | None = None
-    columns: tuple[str, ...] | None = None
+    dtype: str | None = None  # the name of the NumPy dtype
+    columns: tuple[str, ...] | None = None  # the feature columns of a table, in order
+    # settings of `inputs.Preprocessing` by name, from a preprocessor that came with the model
     preprocessing: dict[str, Any] = field(default_factory=dict)
-    text: bool = False
-    frames: bool = False
+    text: bool = False  # whether an input is a text
+    frames: bool = False  # whether the model takes data frames, with text, dates and missing values
 
     def check(self, shape: tuple[int, ...], whose: str) -> None:
         """Refuse inputs of another shape, as far as it is known.
@@ -71,29 +62,18 @@ class Expects:
 
 @dataclass(frozen=True)
 class OpenModel:
-    """A model from a file.
+    """A model from a file."""
 
-    Attributes:
-        kind: the format, such as "onnx".
-        predict: maps inputs to the raw outputs of the model.
-        expects: what the model expects as input.
-        classes: the class names; empty if the file does not give them.
-        notes: what is worth printing about the file.
-        logits_tensor: the name of the output that holds the logits, if a caller can ask for it by
-            name.
-        export: writes the model with a temperature inside; None if the format cannot hold one.
-        encodes: whether it returns features for a surrogate, not logits.
-
-    """
-
-    kind: str
-    predict: Predictor
-    expects: Expects = Expects()
-    classes: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    kind: str  # the format, such as "onnx"
+    predict: Predictor  # maps inputs to the raw outputs of the model
+    expects: Expects = Expects()  # what the model expects as input
+    classes: tuple[str, ...] = ()  # the class names; empty if the file does not give them
+    notes: tuple[str, ...] = ()  # what is worth printing about the file
+    # the name of the output that holds the logits, if a caller can ask for it by name
     logits_tensor: str | None = None
+    # writes the model with a temperature inside; None if the format cannot hold one
     export: Export | None = None
-    encodes: bool = False
+    encodes: bool = False  # whether it returns features for a surrogate, not logits
 
 
 @dataclass(frozen=True)
