@@ -26,7 +26,6 @@ from pseudocal.app.inputs import (
     ImageSet,
     ImageViews,
     InputSet,
-    Preprocessing,
     open_inputs,
     preprocessing_for,
     preprocessing_of_second,
@@ -286,17 +285,13 @@ def batch_size_for(job: Job, model: OpenModel, inputs: InputSet) -> int:
 def open_data(job: Job, model: OpenModel) -> Data:
     """Open the data as the model takes it."""
     if "://" in job.data:
-        return _remote_images(job, model)
+        return _open_images(job, model)
     if model.expects.text or job.text is not None:
         texts = open_texts(Path(job.data), job.text)
         where = "" if texts.column is None else f" of the column {texts.column!r}"
         return Data(texts, f"{len(texts):,} texts{where}", not_mixed=ReasonCode.TEXTS_NOT_MIXED)
     if holds_images(job.data):
-        check_found(job.data)
-        refuse_texts(job.data)
-        preprocessing, assumed = _prepared_images(job, model)
-        images = open_inputs(job.data, preprocessing=preprocessing)
-        return Data(images, f"{len(images):,} images: {preprocessing.words()}", assumed)
+        return _open_images(job, model)
     columns = job.features or model.expects.columns
     if model.expects.frames and Path(job.data).suffix.lower() in TABLES:
         frame = open_frame(Path(job.data), columns)
@@ -310,7 +305,10 @@ def open_data(job: Job, model: OpenModel) -> Data:
     if not model.expects.preprocessing:  # which would say only what is usual
         model.expects.check(inputs.array.shape[1:], f"the model, got {job.data} with")
     preparation = f"{len(inputs):,} rows, unchanged{inputs.cast()}"
-    if _are_token_ids(inputs, model):
+    wanted = np.dtype(dtype or "float32")
+    rows_of_integers = inputs.array.dtype.kind in "iu" and inputs.array.ndim == 2
+    # integers for a model of integers are token ids, but those of 8 bits are pixels
+    if rows_of_integers and wanted.kind in "iu" and wanted.itemsize > 1:
         unmixed = replace(inputs, mixed=False)
         return Data(unmixed, preparation, not_mixed=ReasonCode.TOKEN_IDS_NOT_MIXED)
     return Data(inputs, preparation)
@@ -335,31 +333,28 @@ def _takes(model: OpenModel, inputs: FrameSet, data: str) -> bool:
     return True
 
 
-def _remote_images(job: Job, model: OpenModel) -> Data:
-    """Open the images at an address."""
-    urls = files_at(job.data, tuple(IMAGE_SUFFIXES))
-    if not urls:
-        raise InputError(
-            f"{job.data} has neither images nor files that end in {', '.join(SHARD_SUFFIXES)}"
-        )
-    preprocessing, assumed = _prepared_images(job, model)
-    images = RemoteImageSet(urls, preprocessing)
-    return Data(images, f"{len(urls):,} images: {preprocessing.words()}", assumed)
-
-
-def _are_token_ids(inputs: ArraySet, model: OpenModel) -> bool:
-    """Whether rows of integers go into a model of integers; those of 8 bits are pixels."""
-    wanted = np.dtype(model.expects.dtype or "float32")
-    rows_of_integers = inputs.array.dtype.kind in "iu" and inputs.array.ndim == 2
-    return rows_of_integers and wanted.kind in "iu" and wanted.itemsize > 1
-
-
-def _prepared_images(job: Job, model: OpenModel) -> tuple[Preprocessing, tuple[str, ...]]:
-    """The preprocessing of images, and the settings of it that were assumed."""
+def _open_images(job: Job, model: OpenModel) -> Data:
+    """Open a folder or a list of images, or the images at an address."""
+    urls = list[str]()
+    if "://" in job.data:
+        urls = files_at(job.data, tuple(IMAGE_SUFFIXES))
+        if not urls:
+            raise InputError(
+                f"{job.data} has neither images nor files that end in {', '.join(SHARD_SUFFIXES)}"
+            )
+    else:
+        check_found(job.data)
+        refuse_texts(job.data)
     expects = model.expects
     given = dict(job.preprocessing)
     preprocessing, assumed = preprocessing_for(expects.shape, expects.preprocessing, given)
-    return preprocessing, tuple(assumed)
+    images: InputSet
+    if urls:
+        images = RemoteImageSet(urls, preprocessing)
+    else:
+        images = open_inputs(job.data, preprocessing=preprocessing)
+    words = f"{len(images):,} images: {preprocessing.words()}"
+    return Data(images, words, tuple(assumed))
 
 
 def views_of(job: Job, models: Models, inputs: InputSet) -> ImageViews | None:

@@ -13,7 +13,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -41,7 +41,7 @@ from pseudocal.app.collect import (
     recorded_settings,
     views_of,
 )
-from pseudocal.app.inputs import ArraySet, InputSet
+from pseudocal.app.inputs import ArraySet
 from pseudocal.app.inputs.blocks import InputBlock, Shard, files_of_rows, shards
 from pseudocal.app.job import Job, Tick
 from pseudocal.app.models.files import model_file
@@ -505,7 +505,8 @@ def plan_blocks(job: Job, models: Models) -> BlockPlan:
     made = plan(job, models)
     rows = row_blocks(made.order, made.batch_size)
     blocks = [InputBlock(block.batches, block.name) for block in rows]
-    return BlockPlan(made, blocks, made.read_by_models, _readable(made.inputs, made.order))
+    readable = _readable(made.inputs.read, made.order[:100].tolist(), SHOWN_MAPS, "inputs")
+    return BlockPlan(made, blocks, made.read_by_models, np.sort(list(readable)))
 
 
 def _plan_shards(job: Job, models: Models, files: list[str]) -> BlockPlan:
@@ -520,7 +521,7 @@ def _plan_shards(job: Job, models: Models, files: list[str]) -> BlockPlan:
     columns = job.features or model.expects.columns
     dtype = model.expects.dtype or "float32"
     found = shards(absolute, field=job.field, columns=columns, dtype=dtype)
-    few = _first_rows(found)
+    few = next(iter(_readable(Shard.read, found[:10], 1, "files").values()))[:4]
     inputs = ArraySet(few, str(few.dtype))
     views_of(job, models, inputs)  # which refuses a second model that takes other rows
     data = Data(inputs, f"{len(found):,} files of rows, unchanged")
@@ -531,41 +532,26 @@ def _plan_shards(job: Job, models: Models, files: list[str]) -> BlockPlan:
     return BlockPlan(made, shuffled, None, rows)
 
 
-def _first_rows(found: Sequence[Shard]) -> NDArray[Any]:
-    """A few rows from the first file that can be read."""
+def _readable(
+    read: Callable[[Any], NDArray[Any]], tried: Sequence[Any], enough: int, what: str
+) -> dict[Any, NDArray[Any]]:
+    """A few things that can be read here; the workers count those that cannot."""
+    found = dict[Any, NDArray[Any]]()
     problem: Exception | None = None
-    for shard in found[:10]:
-        try:
-            return shard.read()[:4]
-        except (InputError, OSError) as error:
-            problem = problem or error
-    tried = len(found[:10])
-    raise InputError(
-        f"none of the first {tried} files can be read, the first: {problem}"
-    ) from problem
-
-
-def _readable(inputs: InputSet, order: NDArray[np.intp]) -> NDArray[np.intp]:
-    """A few inputs that can be read here; the workers count those that cannot."""
-    found = list[int]()
-    problem: Exception | None = None
-    for i in order[:100].tolist():
-        if len(found) == SHOWN_MAPS:
+    for each in tried:
+        if len(found) == enough:
             break
         try:
-            inputs.read(i)
+            found[each] = read(each)
         except MissingExtraError:
             raise
         except Exception as error:  # decoders may raise anything on a broken file
             problem = problem or error
-        else:
-            found.append(i)
     if not found:
-        tried = len(order[:100])
         raise InputError(
-            f"none of the first {tried} inputs can be read, the first: {problem}"
+            f"none of the first {len(tried)} {what} can be read, the first: {problem}"
         ) from problem
-    return np.sort(found)
+    return found
 
 
 def _check_first(blocks: BlockPlan) -> None:

@@ -435,7 +435,10 @@ def save_run(folder: Path, record: RunRecord, evidence: Evidence | None, probe: 
     if evidence is not None:
         np.savez(folder / EVIDENCE, **evidence.pack())  # type: ignore[arg-type]
     if len(probe):
-        save_probe(folder / PROBE, probe)
+        array = np.asarray(probe)
+        if array.dtype == object:  # texts: objects would be pickled
+            array = array.astype(np.str_)
+        np.save(folder / PROBE, array, allow_pickle=False)
     save_record(folder, record)
     return Run(folder, record)
 
@@ -443,12 +446,6 @@ def save_run(folder: Path, record: RunRecord, evidence: Evidence | None, probe: 
 def save_record(folder: Path, record: RunRecord) -> None:
     """Write the record, with the user's signature under its paths."""
     encode_json(folder / RECORD, sign(record))
-
-
-def save_probe(path: Path, probe: Inputs) -> None:
-    """Write a few inputs; texts as fixed-width strings, since objects would be pickled."""
-    array = np.asarray(probe)
-    np.save(path, array.astype(np.str_) if array.dtype == object else array, allow_pickle=False)
 
 
 # ------------------------------------------------------------------------------ signatures

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError, require
+from pseudocal.files import what_is_at
 from pseudocal.skipped import one_line
 from pseudocal.stored import StoredArray
 
@@ -59,14 +60,8 @@ def check_regular(path: Path, what: str) -> None:
     Traceback (most recent call last):
     pseudocal.arrays.InputError: expected an array, got nowhere.npy: no such file
     """
-    if path.is_file():
-        return
-    got = "no such file"
-    if path.is_dir():
-        got = "a folder"
-    elif path.exists():
-        got = "a pipe or a device"
-    raise InputError(f"expected {what}, got {path}: {got}")
+    if not path.is_file():
+        raise InputError(f"expected {what}, got {path}: {what_is_at(path)}")
 
 
 def read_array(path: Path, field: str | None = None) -> NDArray[Any] | StoredArray:
@@ -151,9 +146,17 @@ def read_columns(path: Path) -> dict[str, NDArray[Any]]:
     check_regular(path, "a table")
     is_csv = path.suffix.lower() == ".csv"
     if is_csv:
-        _check_encoding(path)
+        with path.open("rb") as file:
+            head = file.read(4096)
+        if head.startswith(UTF_16) or b"\0" in head:
+            raise InputError(f"{path} is UTF-16 or not text: save it as UTF-8")
     try:
-        columns = _read_csv(path) if is_csv else _read_parquet(path)
+        if is_csv:
+            columns = _read_csv(path)
+        else:
+            table = require("pyarrow.parquet", "parquet").read_table(path)
+            arrays = [column.to_numpy() for column in table.columns]
+            columns = list(zip(table.column_names, arrays, strict=True))
     except MissingExtraError:
         raise
     except Exception as error:  # of Arrow, csv.Error, OSError, UnicodeDecodeError
@@ -165,21 +168,6 @@ def read_columns(path: Path) -> dict[str, NDArray[Any]]:
     if is_csv:
         _check_header(path, names)
     return dict(columns)
-
-
-def _read_parquet(path: Path) -> list[tuple[str, NDArray[Any]]]:
-    table = require("pyarrow.parquet", "parquet").read_table(path)
-    return [
-        (name, column.to_numpy())
-        for name, column in zip(table.column_names, table.columns, strict=True)
-    ]
-
-
-def _check_encoding(path: Path) -> None:
-    with path.open("rb") as file:
-        head = file.read(4096)
-    if head.startswith(UTF_16) or b"\0" in head:
-        raise InputError(f"{path} is UTF-16 or not text: save it as UTF-8")
 
 
 def chosen_columns(path: Path, columns: Iterable[str] | None) -> dict[str, NDArray[Any]]:
@@ -203,7 +191,8 @@ def read_table(path: Path, columns: Iterable[str] | None = None) -> NDArray[np.f
     names = list(table)
     not_numeric = [name for name in names if table[name].dtype.kind not in REAL]
     if not_numeric:
-        shown = ", ".join(f"{name} ({_kind(table[name])})" for name in not_numeric)
+        kinds = {name: str(table[name].dtype).replace("object", "text") for name in not_numeric}
+        shown = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
         wrong = f"columns of {path} are not numeric: {shown}"
         if len(not_numeric) < len(names):
             raise InputError(wrong, setting="features", value="NAMES")
@@ -215,10 +204,6 @@ def read_table(path: Path, columns: Iterable[str] | None = None) -> NDArray[np.f
     array = np.stack([table[name].astype(np.float64) for name in names], axis=1)
     check_finite(array, path, names)
     return array
-
-
-def _kind(column: NDArray[Any]) -> str:
-    return "text" if column.dtype.kind == "O" else str(column.dtype)
 
 
 def check_finite(
