@@ -21,26 +21,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs import (
-    ArraySet,
-    ImageSet,
-    ImageViews,
-    InputSet,
-    open_inputs,
-    preprocessing_for,
-    preprocessing_of_second,
-    read_batches,
-)
 from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, files_at, refuse_shards
 from pseudocal.app.inputs.ground_truth import Masks, open_masks, read_ground_truth
 from pseudocal.app.inputs.images import IMAGE_SUFFIXES
+from pseudocal.app.inputs.preprocessing import preprocessing_for, preprocessing_of_second
 from pseudocal.app.inputs.sets import (
+    ArraySet,
     FirstInputs,
     FrameSet,
+    ImageSet,
+    ImageViews,
+    InputSet,
     RemoteImageSet,
     check_found,
     holds_images,
     open_frame,
+    open_inputs,
+    read_batches,
 )
 from pseudocal.app.inputs.tables import TABLES
 from pseudocal.app.inputs.texts import USUAL_COLUMN, TextSet, open_texts, refuse_texts

@@ -41,8 +41,8 @@ from pseudocal.app.collect import (
     recorded_settings,
     views_of,
 )
-from pseudocal.app.inputs import ArraySet
 from pseudocal.app.inputs.blocks import InputBlock, Shard, files_of_rows, shards
+from pseudocal.app.inputs.sets import ArraySet
 from pseudocal.app.job import Job, Tick
 from pseudocal.app.models.files import model_file
 from pseudocal.app.pixels import SHOWN_MAPS, PixelSample, small_maps

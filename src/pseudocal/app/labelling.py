@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pseudocal.app.collect import check_class_count
-from pseudocal.app.inputs import open_inputs
+from pseudocal.app.inputs.sets import open_inputs
 from pseudocal.app.inputs.tables import ARRAYS, NUMBER, csv_cell, read_array
 from pseudocal.app.inputs.texts import NO_INPUTS, read_descriptions
 from pseudocal.app.label_files import (

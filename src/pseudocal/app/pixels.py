@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs import ImageSet, InputSet
 from pseudocal.app.inputs.images import size_of_image
+from pseudocal.app.inputs.sets import ImageSet, InputSet
 from pseudocal.app.inputs.tables import read_array
 from pseudocal.arrays import InputError, Logits, Maps, as_maps
 from pseudocal.maps import IGNORED, as_masks, at_size, draw, nothing, predicted, rows_at

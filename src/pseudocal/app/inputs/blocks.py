@@ -116,7 +116,7 @@ def shards(
 class InputBlock(RowBlock):
     """Some batches of a set of inputs. Unreadable inputs are skipped and reported.
 
-    >>> from pseudocal.app.inputs import ArraySet
+    >>> from pseudocal.app.inputs.sets import ArraySet
     >>> inputs = ArraySet(np.array([[1.0], [2.0], [3.0]]))
     >>> contents = InputBlock((Batch(0, np.array([2, 0]), None),)).open(inputs)
     >>> contents.inputs[0].inputs.tolist(), contents.unreadable
