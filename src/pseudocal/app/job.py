@@ -162,9 +162,7 @@ def read_job(path: Path, *, out: Path | None = None, trust: bool = False) -> Job
         )
     if job.ray not in (None, "local") and not trust:
         raise UntrustedError(
-            f"{path} names the cluster {job.ray}, which could run code here: give your consent",
-            setting="trust",
-            value="True",
+            f"{path} names the cluster {job.ray}, which could run code here: give your consent"
         )
     return job
 

@@ -25,6 +25,7 @@ from pseudocal.extras import MissingExtraError, require
 from pseudocal.skipped import Skipped
 
 SHARD_SUFFIXES = (*sorted(ARRAYS), ".parquet")  # of files of rows
+THREADS = 2  # that read the inputs of a block
 
 
 @dataclass(frozen=True)
@@ -123,8 +124,6 @@ class InputBlock(RowBlock):
     ([[3.0], [1.0]], {})
     """
 
-    threads: int = 2
-
     def read(self, source: InputSet) -> list[Batch]:
         """Read the batches."""
         batches: list[Batch] = self.open(source).inputs
@@ -133,9 +132,7 @@ class InputBlock(RowBlock):
     def open(self, source: InputSet) -> Contents:
         """Read the batches, and list unreadable inputs; the caller enforces the limit."""
         unreadable = Skipped(len(self), most=1.0)
-        batches = list(
-            read_batches(source, self.batches, workers=self.threads, unreadable=unreadable)
-        )
+        batches = list(read_batches(source, self.batches, workers=THREADS, unreadable=unreadable))
         return Contents(batches, unreadable.why)
 
 

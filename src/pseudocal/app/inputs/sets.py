@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -272,7 +272,6 @@ def open_inputs(
     dtype: str | None = None,
     columns: Iterable[str] | None = None,
     field: str | None = None,
-    stdin: TextIO | None = None,
 ) -> InputSet:
     """Open a folder or a list of images, an array or a table.
 
@@ -283,14 +282,13 @@ def open_inputs(
             array.
         columns: the feature columns of a table, in the order the model expects; None for all.
         field: the name of the array to use if an .npz file holds several.
-        stdin: the stream to read in place of standard input.
 
     """
     check_found(data)
     path = Path(data)
     if holds_images(data):
         assert preprocessing is not None
-        return _images(data, preprocessing, stdin or sys.stdin)
+        return _images(data, preprocessing)
     if path.suffix.lower() in TABLES:
         return ArraySet(read_table(path, columns), dtype or "float64")
     matrix = read_sparse(path) if field is None else None
@@ -310,13 +308,15 @@ def _rows(array: NDArray[Any] | StoredArray, path: Path) -> NDArray[Any] | Store
     return array
 
 
-def _images(data: str, preprocessing: Preprocessing, stdin: TextIO) -> ImageSet:
+def _images(data: str, preprocessing: Preprocessing) -> ImageSet:
     path = Path(data)
     if path.is_dir():
         found = sorted(
             p
             for p in path.rglob("*")
-            if p.suffix.lower() in IMAGE_SUFFIXES and _visible(p, path) and p.is_file()
+            if p.suffix.lower() in IMAGE_SUFFIXES
+            and not any(part.startswith(".") for part in p.relative_to(path).parts)
+            and p.is_file()
         )
         if not found:
             suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
@@ -327,23 +327,15 @@ def _images(data: str, preprocessing: Preprocessing, stdin: TextIO) -> ImageSet:
             f"{data} is one image: give a folder or a list of images, since pairs are mixed"
         )
     base = Path.cwd() if data == "-" else path.parent
-    listed = [base / line for line in _lines(stdin if data == "-" else path)]
+    try:
+        text = sys.stdin.read() if data == "-" else path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        name = "standard input" if data == "-" else data
+        raise InputError(f"expected a list of paths, got {name}, which is not text") from error
+    listed = [base / line for line in text.splitlines() if line.strip()]
     if not listed:
         raise InputError(f"the list of images {data} is empty: write one path per line")
     return ImageSet(listed, base, preprocessing)
-
-
-def _visible(path: Path, root: Path) -> bool:
-    return not any(part.startswith(".") for part in path.relative_to(root).parts)
-
-
-def _lines(source: Path | TextIO) -> list[str]:
-    try:
-        text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source.read()
-    except UnicodeDecodeError as error:
-        name = source if isinstance(source, Path) else "standard input"
-        raise InputError(f"expected a list of paths, got {name}, which is not text") from error
-    return [line for line in text.splitlines() if line.strip()]
 
 
 def open_frame(path: Path, columns: Iterable[str] | None) -> FrameSet | None:

@@ -97,16 +97,12 @@ def open_model(
     if kind in CAN_RUN_CODE and not trust:
         raise UntrustedError(
             f"{name} is {CAN_RUN_CODE[kind]}, which can run code: export it with "
-            'torch.onnx.export(model, (x,), "model.onnx"), or trust it',
-            setting="trust",
-            value="True",
+            'torch.onnx.export(model, (x,), "model.onnx"), or trust it'
         )
     if kind == "callable" and not (typed or trust):
         raise UntrustedError(
             f"a file names the model {name}, which is code that would be imported and run: look at "
-            "it first",
-            setting="trust",
-            value="True",
+            "it first"
         )
     named = kind in ("callable", "surrogate", "zero-shot") or is_hub_name(name)
     source = name if named else Path(name)

@@ -26,7 +26,10 @@ Export = Callable[[float, Path, Inputs], list[str]]
 
 
 class UntrustedError(InputError):
-    """A model file can run code and is not trusted: its setting is `trust`."""
+    """A model file or a name can run code, and is not trusted."""
+
+    def __init__(self, message: str, *, setting: str = "trust", value: str = "True") -> None:
+        super().__init__(message, setting=setting, value=value)
 
 
 @dataclass(frozen=True)

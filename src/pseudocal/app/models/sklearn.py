@@ -27,9 +27,7 @@ def open_skops(path: Path, *, trust: bool = False, **_: Any) -> OpenModel:
     if foreign and not trust:
         raise UntrustedError(
             f"{path} holds types that are not scikit-learn's own data, {', '.join(foreign)}, and "
-            "may run code: trust the file if you know who made it",
-            setting="trust",
-            value="True",
+            "may run code: trust the file if you know who made it"
         )
     with or_input_error(f"the skops file {path} cannot be read"):
         model = skops.load(path, trusted=unknown)
