@@ -19,7 +19,6 @@ from pseudocal.app.export import reopen_model, why_not_exported
 from pseudocal.app.job import DEFAULT_METHOD, ImageSettings, Job, Note, Sampling, Tick
 from pseudocal.app.label_files import read_labels
 from pseudocal.app.models.files import OutputType
-from pseudocal.app.models.model import OpenModel
 from pseudocal.app.publishing import publishing
 from pseudocal.app.render import Result, render
 from pseudocal.app.run import COLLECTED, JOB, LABEL_PAGE, Run
@@ -59,15 +58,22 @@ def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
     """Collect, conclude and render, yielding notes and progress; returns the result."""
     job = replace(job, method=_for_runs(job.method))
     with publishing(job.out) as aside:
-        run, model = yield from _collected(job, models, aside)
+        if job.ray is None:
+            models = models or open_models(job)
+            run = yield from collect(plan(job, models), aside)
+        else:
+            from pseudocal.app.collect_ray import collect_on_ray  # Ray, which few runs need
+
+            models = models or open_models(job, device="cpu")
+            run = yield from collect_on_ray(job, models, aside)
         labels = None
         if job.labels is not None:
             labels = read_labels(job.labels, run, job.sampling)
         calibration = conclude(run, labels)
-        reason = why_not_exported(run, calibration, model)
+        reason = why_not_exported(run, calibration, models[0])
         if reason is not None:
             yield Note(reason)
-        result = render(run, calibration, aside, model=model, labels=labels)
+        result = render(run, calibration, aside, model=models[0], labels=labels)
         if not job.keep_logits:
             for name in COLLECTED:
                 if name != JOB:
@@ -86,21 +92,6 @@ def _for_runs(method: PseudoCal) -> PseudoCal:
         pairing=method.pairing or "batch",
         on_unreliable=method.on_unreliable or "identity",
     )
-
-
-def _collected(
-    job: Job, models: Models | None, folder: Path
-) -> Generator[Note | Tick, None, tuple[Run, OpenModel]]:
-    """Collect in this process, or on a cluster."""
-    if job.ray is None:
-        models = models or open_models(job)
-        run = yield from collect(plan(job, models), folder)
-        return run, models[0]
-    from pseudocal.app.collect_ray import collect_on_ray  # imports Ray, which few runs need
-
-    models = models or open_models(job, device="cpu")
-    run = yield from collect_on_ray(job, models, folder)
-    return run, models[0]
 
 
 def refine_steps(

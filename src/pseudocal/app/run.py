@@ -391,7 +391,10 @@ class LogitWriter:
         No logits mean that they are maps, which are too large to write.
         """
         if not self._files:
-            self._files = [self._allocate(i, each) for i, each in enumerate(logits)]
+            for i, each in enumerate(logits):
+                shape = (len(self._written), each.shape[1])
+                dtype = np.promote_types(each.dtype, np.float32)
+                self._files.append(allocate_array(self._folder / _logits_file(i), shape, dtype))
         for file, each in zip(self._files, logits, strict=True):
             check_rows(each)
             if each.shape != (len(rows), file.shape[1]):
@@ -411,11 +414,6 @@ class LogitWriter:
                 file.flush()
         self._files = []
         return np.flatnonzero(self._written)
-
-    def _allocate(self, i: int, logits: Logits) -> Any:
-        shape = (len(self._written), logits.shape[1])
-        dtype = np.promote_types(logits.dtype, np.float32)
-        return allocate_array(self._folder / _logits_file(i), shape, dtype)
 
 
 def _logits_file(i: int) -> str:
