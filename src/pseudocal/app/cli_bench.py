@@ -16,15 +16,15 @@ import typer
 
 from pseudocal.app.errors import INPUT
 from pseudocal.app.options import (
-    DATA,
-    METHOD,
-    OUTPUT,
-    PERFORMANCE,
     AsJson,
     Device,
     Quiet,
+    data_option,
     epilog,
+    method_option,
     option,
+    output_option,
+    performance_option,
 )
 from pseudocal.app.progress import Stages, announce_building
 from pseudocal.arrays import InputError, cores
@@ -36,13 +36,12 @@ if TYPE_CHECKING:
 
 DEFAULT_OUT = Path("runs/bench")
 
-Root = Annotated[Path | None, option(group=DATA, help="folder of a benchmark's data")]
-Lists = Annotated[Path | None, option(group=DATA, help="folder of its list files (default: ROOT)")]
+Root = Annotated[Path | None, data_option("folder of a benchmark's data")]
+Lists = Annotated[Path | None, data_option("folder of its list files (default: ROOT)")]
 Prefix = Annotated[
-    str | None,
-    option(group=DATA, metavar="OLD=NEW", help="how paths in lists begin, and begin here"),
+    str | None, data_option("how paths in lists begin, and begin here", metavar="OLD=NEW")
 ]
-WEIGHTS = option(group=METHOD, help="of the backbone: a state dict, folder or hub id, or random")
+WEIGHTS = method_option("of the backbone: a state dict, folder or hub id, or random")
 
 
 # ------------------------------------------------------------------------------ train
@@ -52,61 +51,46 @@ def train(
     dataset: Annotated[
         str, typer.Argument(help="digits, emoji, office-31, office-home, visda-2017, ...")
     ],
-    source: Annotated[str, option(group=DATA, help="domain with labels")],
-    target: Annotated[str, option(group=DATA, help="domain whose labels training never sees")],
+    source: Annotated[str, data_option("domain with labels")],
+    target: Annotated[str, data_option("domain whose labels training never sees")],
     out: Annotated[
         Path,
-        option(
-            "--out",
-            "-o",
-            group=OUTPUT,
-            help="folder for the model and its outputs; a killed run resumes",
-        ),
+        output_option("folder for the model and its outputs; a killed run resumes", "--out", "-o"),
     ],
     partial: Annotated[
-        bool, option("--partial", group=DATA, help="target with a subset of the classes")
+        bool, data_option("target with a subset of the classes", "--partial")
     ] = False,
     root: Root = None,
     lists: Lists = None,
     prefix: Prefix = None,
     method: Annotated[
-        str,
-        option(
-            group=METHOD, help="source-only, mcc, bnm, cdan, atdoc, shot, ...", show_default=True
-        ),
+        str, method_option("source-only, mcc, bnm, cdan, atdoc, shot, ...", show_default=True)
     ] = "mcc",
     preset: Annotated[
-        str, option(group=METHOD, help="paper or official settings", show_default=True)
+        str, method_option("paper or official settings", show_default=True)
     ] = "paper",
     backbone: Annotated[
-        str | None, option(group=METHOD, help="digits, efficientnet-lite0, resnet50, vit-b16, ...")
+        str | None, method_option("digits, efficientnet-lite0, resnet50, vit-b16, ...")
     ] = None,
     weights: Annotated[str, WEIGHTS] = "default",
     frozen: Annotated[
-        bool | None,
-        option("--frozen/--end-to-end", group=METHOD, help="(default: frozen if pretrained)"),
+        bool | None, method_option("(default: frozen if pretrained)", "--frozen/--end-to-end")
     ] = None,
-    iterations: Annotated[
-        int, option(group=METHOD, min=1, help="training steps", show_default=True)
-    ] = 1000,
+    iterations: Annotated[int, method_option("training steps", min=1, show_default=True)] = 1000,
     batch: Annotated[
-        int | None,
-        option(group=METHOD, min=1, help="inputs of each domain per step (default: the preset's)"),
+        int | None, method_option("inputs of each domain per step (default: the preset's)", min=1)
     ] = None,
     lr: Annotated[
-        float | None,
-        option(group=METHOD, help="learning rate at the start (default: the preset's)"),
+        float | None, method_option("learning rate at the start (default: the preset's)")
     ] = None,
-    seed: Annotated[int, option(group=METHOD, help="random seed", show_default=True)] = 0,
+    seed: Annotated[int, method_option("random seed", show_default=True)] = 0,
     evaluate: Annotated[
-        bool,
-        option("--evaluate", group=OUTPUT, help="score on the target's labels, for the record"),
+        bool, output_option("score on the target's labels, for the record", "--evaluate")
     ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
     precision: Annotated[
-        Literal["single", "mixed"],
-        option(group=PERFORMANCE, help="mixed: train the backbone in bfloat16"),
+        Literal["single", "mixed"], performance_option("mixed: train the backbone in bfloat16")
     ] = "single",
     device: Device = "cpu",
 ) -> None:
@@ -217,15 +201,12 @@ bench = typer.Typer(
     rich_markup_mode="rich",
 )
 SUITE = Annotated[str, typer.Argument(help="a built-in suite, or a TOML file")]
-OUT = Annotated[Path, option("--out", "-o", help="folder for all results", show_default=True)]
+OUT = Annotated[Path, option("folder for all results", "--out", "-o", show_default=True)]
 PLUGIN = Annotated[
     list[str] | None,
-    option(
-        group=METHOD,
-        help="Python file or module that registers calibrators, methods or data sets",
-    ),
+    method_option("Python file or module that registers calibrators, methods or data sets"),
 ]
-QUICK = Annotated[bool, option("--quick", help="three pairs of domains, two methods, one seed")]
+QUICK = Annotated[bool, option("three pairs of domains, two methods, one seed", "--quick")]
 
 
 @bench.command(
@@ -238,49 +219,45 @@ def run(
     quick: QUICK = False,
     redo: Annotated[
         Literal["train", "predict", "mixup", "calibrate", "score"] | None,
-        option(help="run this stage and all later ones again"),
+        option("run this stage and all later ones again"),
     ] = None,
-    quiet: Annotated[bool, option("--quiet", "-q", help="print errors only")] = False,
+    quiet: Annotated[bool, option("print errors only", "--quiet", "-q")] = False,
     root: Root = None,
     lists: Lists = None,
     prefix: Prefix = None,
     seeds: Annotated[
-        int | None,
-        option(group=METHOD, min=1, help="number of seeds (default: 1; ensembles train 3)"),
+        int | None, method_option("number of seeds (default: 1; ensembles train 3)", min=1)
     ] = None,
     repeats: Annotated[
-        int | None,
-        option(group=METHOD, min=1, help="calibrations of each model, with new pairs (default: 1)"),
+        int | None, method_option("calibrations of each model, with new pairs (default: 1)", min=1)
     ] = None,
     plugin: PLUGIN = None,
     backbone: Annotated[
-        str | None, option(group=METHOD, help="efficientnet-lite0, resnet50, vit-b16, ...")
+        str | None, method_option("efficientnet-lite0, resnet50, vit-b16, ...")
     ] = None,
     weights: Annotated[str | None, WEIGHTS] = None,
-    iterations: Annotated[int | None, option(group=METHOD, min=1, help="training steps")] = None,
+    iterations: Annotated[int | None, method_option("training steps", min=1)] = None,
     batch: Annotated[
-        int | None, option(group=METHOD, min=1, help="inputs of each domain per training step")
+        int | None, method_option("inputs of each domain per training step", min=1)
     ] = None,
-    lr: Annotated[float | None, option(group=METHOD, help="learning rate at the start")] = None,
+    lr: Annotated[float | None, method_option("learning rate at the start")] = None,
     precision: Annotated[
-        Literal["single", "mixed"] | None,
-        option(group=PERFORMANCE, help="mixed: train in bfloat16"),
+        Literal["single", "mixed"] | None, performance_option("mixed: train in bfloat16")
     ] = None,
     device: Annotated[
-        str | None, option(group=PERFORMANCE, help="cpu, cuda (a GPU per process), cuda:1 ...")
+        str | None, performance_option("cpu, cuda (a GPU per process), cuda:1 ...")
     ] = None,
     workers: Annotated[
-        int, option(group=PERFORMANCE, min=0, help="processes; 0: one per core, or per GPU")
+        int, performance_option("processes; 0: one per core, or per GPU", min=0)
     ] = 0,
     threads: Annotated[
-        int, option(group=PERFORMANCE, min=1, help="threads per process", show_default=True)
+        int, performance_option("threads per process", min=1, show_default=True)
     ] = 1,
     ray: Annotated[
         str | None,
-        option(
-            group=PERFORMANCE,
+        performance_option(
+            "run on a Ray cluster whose nodes share the folders, or on a new local one",
             metavar="[ADDRESS]",
-            help="run on a Ray cluster whose nodes share the folders, or on a new local one",
         ),
     ] = None,
 ) -> None:
@@ -324,15 +301,15 @@ def table(
     metric: Annotated[
         Literal["ece", "nll", "brier", "miou", "correspondence"] | None,
         option(
-            help="one metric instead of the first three; miou: segmentation, correspondence: mixup "
+            "one metric instead of the first three; miou: segmentation, correspondence: mixup "
             "samples"
         ),
     ] = None,
     by: Annotated[
-        Literal["overall", "target", "task"], option(help="what the columns are", show_default=True)
+        Literal["overall", "target", "task"], option("what the columns are", show_default=True)
     ] = "overall",
     form: Annotated[
-        Literal["md", "latex", "csv"], option("--format", help="table format", show_default=True)
+        Literal["md", "latex", "csv"], option("table format", "--format", show_default=True)
     ] = "md",
     plugin: PLUGIN = None,
 ) -> None:
@@ -370,14 +347,14 @@ def figures(
     out: OUT = DEFAULT_OUT,
     quick: QUICK = False,
     pair: Annotated[
-        str | None, option(metavar="SOURCE:TARGET", help="tasks of this pair of domains only")
+        str | None, option("tasks of this pair of domains only", metavar="SOURCE:TARGET")
     ] = None,
-    method: Annotated[str | None, option(help="tasks of this method only")] = None,
+    method: Annotated[str | None, option("tasks of this method only")] = None,
     folder: Annotated[
-        Path | None, option("--to", help="folder for the figures (default: OUT/figures)")
+        Path | None, option("folder for the figures (default: OUT/figures)", "--to")
     ] = None,
     form: Annotated[
-        Literal["svg", "png"], option("--format", help="figure format", show_default=True)
+        Literal["svg", "png"], option("figure format", "--format", show_default=True)
     ] = "svg",
 ) -> None:
     """Draw the figures of the last run of SUITE."""
@@ -403,10 +380,10 @@ def compare(
         typer.Argument(help="folder with {src_train,src_val,tgt,mix}_{feature,output,label}.npy"),
     ],
     seed: Annotated[
-        int, option(min=0, help="seed of baselines that draw samples", show_default=True)
+        int, option("seed of baselines that draw samples", min=0, show_default=True)
     ] = 0,
     form: Annotated[
-        Literal["md", "csv"], option("--format", help="table format", show_default=True)
+        Literal["md", "csv"], option("table format", "--format", show_default=True)
     ] = "md",
 ) -> None:
     """Compare all calibrators that saved features, logits and labels suffice for."""
