@@ -89,15 +89,15 @@ def _usual_column(described: dict[str, Any]) -> str:
     'review'
     """
     others = [name for name in described if str(name).strip().lower() not in NO_INPUTS]
-    texts = [name for name in others if _holds_texts(described[name])]
+    # the lines of a file are a list, a column of a table is an array
+    texts = [
+        name
+        for name in others
+        if isinstance(described[name], list) or described[name].dtype.kind in "OU"
+    ]
     if USUAL_COLUMN not in described and len(texts) == 1:
         return texts[0]
     return USUAL_COLUMN
-
-
-def _holds_texts(column: Any) -> bool:
-    """Whether a column of a table, or the list of the lines of a file, holds texts."""
-    return isinstance(column, list) or column.dtype.kind in "OU"
 
 
 def refuse_texts(data: str) -> None:

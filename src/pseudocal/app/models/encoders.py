@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pseudocal.app.models.files import kind_of, open_model
 from pseudocal.app.models.hugging_face import (
     is_hub_name,
@@ -57,7 +59,7 @@ def open_surrogate(
     backbone = name.partition(":")[2]
     if backbone == COLUMNS:
         return OpenModel(
-            COLUMNS, _same, notes=("a surrogate of the standardised columns",), encodes=True
+            COLUMNS, np.asarray, notes=("a surrogate of the standardised columns",), encodes=True
         )
     if backbone in PACKAGED:
         found = _efficientnet(backbone, device)
@@ -78,10 +80,6 @@ def open_surrogate(
         encodes=True,
         export=None,
     )
-
-
-def _same(x: Inputs) -> Inputs:
-    return x
 
 
 @dataclass(frozen=True)

@@ -61,9 +61,7 @@ MakePredictor = Callable[[Any], Predictor]  # of a network
 def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> OpenModel:
     """Open a classifier of images or texts, or a semantic segmentation model."""
     torch_module = require("pseudocal.predictors.torch_module", "hf")
-    require("safetensors", "hf")
-    transformers = require("transformers", "hf")
-    require("transformers.utils.logging", "hf").disable_progress_bar()
+    transformers = _transformers()
     name = checked_source(name)
     here = {"trust_remote_code": False, "local_files_only": isinstance(name, Path)}
     with or_input_error(f"{name} is not a Hugging Face classifier with safetensors"):
@@ -83,12 +81,10 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
         expects=Expects(shape, "float32", preprocessing=preprocessing),
         classes=classes,
         notes=(type(model).__name__, f"preprocessor: {preprocessing or 'none'}"),
-        export=lambda temperature, folder, probe: export_folder(
+        export=partial(
+            export_folder,
             model,
             torch_module.TorchPredictor,
-            temperature,
-            folder,
-            probe,
             beside={"preprocessor_config.json": settings},
         ),
     )
@@ -96,9 +92,7 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
 
 def open_headless(name: str | Path, what: str) -> tuple[Any, list[str]]:
     """Open a model without its head, in float32; also name the weights that its files lack."""
-    require("safetensors", "hf")
-    opener = require("transformers", "hf").AutoModel
-    require("transformers.utils.logging", "hf").disable_progress_bar()
+    opener = _transformers().AutoModel
     safe: dict[str, Any] = {
         "trust_remote_code": False,
         "use_safetensors": True,
@@ -108,6 +102,12 @@ def open_headless(name: str | Path, what: str) -> tuple[Any, list[str]]:
     with or_input_error(f"{name} is not {what} with safetensors"):
         model, found = opener.from_pretrained(name, local_files_only=isinstance(name, Path), **safe)
     return model.float().eval(), sorted(found["missing_keys"])
+
+
+def _transformers() -> Any:
+    require("safetensors", "hf")
+    require("transformers.utils.logging", "hf").disable_progress_bar()
+    return require("transformers", "hf")
 
 
 def _kind_of(architectures: Sequence[Any]) -> str:
@@ -141,9 +141,7 @@ def _text_model(name: str | Path, model: Any, classes: tuple[str, ...]) -> OpenM
         expects=Expects(text=True),
         classes=classes,
         notes=(type(model).__name__, f"texts of up to {longest} tokens; longer ones are cut"),
-        export=lambda temperature, folder, probe: export_folder(
-            model, make, temperature, folder, probe, beside=tokenizer
-        ),
+        export=partial(export_folder, model, make, beside=tokenizer),
     )
 
 
