@@ -15,6 +15,7 @@ from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ from pseudocal.app.inputs.images import IMAGE_SUFFIXES
 from pseudocal.app.inputs.preprocessing import preprocessing_for, preprocessing_of_second
 from pseudocal.app.inputs.sets import (
     ArraySet,
-    FirstInputs,
     FrameSet,
     ImageSet,
     ImageViews,
@@ -388,13 +388,19 @@ def collect(plan: Plan, folder: Path) -> Progress:
     predictors = [first, *(each for each in seconds if not isinstance(each, Surrogate))]
     writer = LogitWriter(folder, len(plan.inputs))
     evidence = job.method.empty_evidence()
-    probe = FirstInputs(PROBED)
     is_segmentation = False
     with (
         closing(_batches(plan, plan.order, unreadable)) as batches,
         ThreadPoolExecutor(1) as background,
     ):
-        for step in _steps(plan, first, seconds, probe.watch(batches)):
+        head = next(batches, None)
+        if head is None:
+            raise InputError("no input could be predicted")
+        probe_rows = head.rows[:PROBED]
+        probe = head.inputs[:PROBED].copy()
+        all_batches = chain([head], batches)
+        del head  # it may be large
+        for step in _steps(plan, first, seconds, all_batches):
             if evidence.inputs == 0:
                 plan.check(step.real)
                 is_segmentation = step.real.groups is not None
@@ -413,7 +419,6 @@ def collect(plan: Plan, folder: Path) -> Progress:
     rows = writer.finish()
     if is_segmentation:
         yield from _sample_pixels(plan, rows, first, folder, unreadable)
-    inputs = probe.inputs if plan.views is None else plan.views.of_first(probe.inputs)
     return finish_run(
         plan,
         folder,
@@ -421,8 +426,8 @@ def collect(plan: Plan, folder: Path) -> Progress:
         rows,
         started=started,
         second_models=len(predictors) - 1,
-        probe=np.searchsorted(rows, probe.rows),
-        probe_inputs=inputs,
+        probe=np.searchsorted(rows, probe_rows),
+        probe_inputs=probe if plan.views is None else plan.views.of_first(probe),
         unreadable=tuple(unreadable.why.items()),
     )
 

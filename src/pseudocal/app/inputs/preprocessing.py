@@ -212,11 +212,7 @@ def preprocessing_for(
     """
     given = _spelled_out(given)
     fraction = given.pop("crop_pct", None)
-    if shape is not None and len(shape) != 3:
-        raise InputError(
-            f"the model takes inputs of shape {shape}, not images: use one that takes images"
-        )
-    settings = _from_shape(shape, given.get("layout")) | known | given
+    settings = _from_shape(shape, given.get("layout"), "the model") | known | given
     if "size" not in settings:
         raise InputError(
             "the model does not say how large its images are", setting="size", value="(224, 224)"
@@ -249,13 +245,9 @@ def preprocessing_of_second(
     'shorter side to 297, centre crop 260 x 260, bilinear, pixels / 255, mean 0.5, std 0.5, nhwc'
     """
     given = _spelled_out(given)
-    if shape is not None and len(shape) != 3:
-        raise InputError(
-            f"the second opinion takes inputs of shape {shape}, not images: use one that does"
-        )
     own: dict[str, Any] = {}
     if shape is not None and not _same_shape(first.shape, shape):
-        own = _from_shape(shape, given.get("layout"))
+        own = _from_shape(shape, given.get("layout"), "the second opinion")
     own |= known | given
     fraction = own.pop("crop_pct", None)
     size = own.get("size", first.size)
@@ -325,10 +317,14 @@ def _spelled_out(given: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _from_shape(shape: Shape | None, layout: str | None) -> dict[str, Any]:
+def _from_shape(shape: Shape | None, layout: str | None, whose: str) -> dict[str, Any]:
     """Read the layout, the channels and the size from the shape of one input."""
     if shape is None:
         return {}
+    if len(shape) != 3:
+        raise InputError(
+            f"{whose} takes inputs of shape {shape}, not images: use one that takes images"
+        )
     first = shape[0] in (1, 3)
     last = shape[2] in (1, 3)
     if layout is None and first == last:

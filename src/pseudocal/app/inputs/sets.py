@@ -7,7 +7,7 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -358,29 +358,6 @@ def open_frame(path: Path, columns: Iterable[str] | None) -> FrameSet | None:
     if len(frame) != rows or not set(table) <= set(frame.columns):
         raise InputError(f"pandas reads {path} as another table: save it as Parquet")
     return FrameSet(frame[list(table)], numeric)
-
-
-class FirstInputs:
-    """The first inputs that go by, so that they need not be read again.
-
-    >>> first = FirstInputs(2)
-    >>> batches = [Batch(0, np.array([5, 3, 1]), np.array([[50], [30], [10]]))]
-    >>> [batch.rows.tolist() for batch in first.watch(iter(batches))], first.rows, first.inputs.tolist()
-    ([[5, 3, 1]], array([5, 3]), [[50], [30]])
-    """
-
-    def __init__(self, most: int) -> None:
-        self.rows: NDArray[np.intp] = np.empty(0, dtype=np.intp)
-        self.inputs: Any = None
-        self._most = most
-
-    def watch(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Pass batches on."""
-        for batch in batches:
-            if self.inputs is None:
-                self.rows = batch.rows[: self._most]
-                self.inputs = batch.inputs[: self._most].copy()
-            yield batch
 
 
 def read_batches(
