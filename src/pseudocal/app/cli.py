@@ -165,7 +165,8 @@ SamplingOption = Annotated[
     ),
 ]
 TrustPaths = Annotated[
-    bool, option("read files that OUT names elsewhere, if somebody else wrote OUT", "--trust-paths")
+    bool,
+    option("--trust-paths", help="read files that OUT names elsewhere, if somebody else wrote OUT"),
 ]
 ExitCode = Annotated[
     bool,
@@ -200,7 +201,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, option("print the version", "--version", callback=_print_version, is_eager=True)
+        bool, option("--version", help="print the version", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Options that come before the name of a command."""
@@ -424,7 +425,7 @@ def _finish(steps: Steps, *, quiet: bool, as_json: bool, exit_code: bool) -> Non
 )
 def label(
     target: RunOrOutputs,
-    n: Annotated[int, option("inputs to label", "-n", min=1, show_default=True)] = 50,
+    n: Annotated[int, option("-n", help="inputs to label", min=1, show_default=True)] = 50,
     classes: Classes = None,
     trust_paths: TrustPaths = False,
     out: SavedOut = None,
@@ -457,7 +458,8 @@ def refine(
     classes: Classes = None,
     sampling: SamplingOption = "stratified",
     trust_model: Annotated[
-        bool, option("open .pt2 and TorchScript again: such files can run code", "--trust-model")
+        bool,
+        option("--trust-model", help="open .pt2 and TorchScript again: such files can run code"),
     ] = False,
     trust_paths: TrustPaths = False,
     out: SavedOut = None,
@@ -520,7 +522,7 @@ def evaluate(
         ),
     ],
     calibration: Annotated[
-        Path | None, option("calibration.json, to score before and after", metavar="FILE")
+        Path | None, option(help="calibration.json, to score before and after", metavar="FILE")
     ] = None,
     output_type: SavedType = None,
     field: SavedField = None,
@@ -535,7 +537,7 @@ def evaluate(
 def apply(
     calibration: Annotated[Path, typer.Argument(help="calibration.json")],
     logits: SavedLogits,
-    out: Annotated[Path, option("file for the calibrated probabilities, .npy", "--out", "-o")],
+    out: Annotated[Path, option("--out", "-o", help="file for the calibrated probabilities, .npy")],
     output_type: SavedType = None,
     field: SavedField = None,
 ) -> None:
@@ -554,7 +556,7 @@ def report(
         list[Path], typer.Argument(metavar="OUT...", help="folders that calibrate wrote")
     ],
     out: Annotated[
-        Path | None, option("page of a comparison (default: comparison.html)", "--out", "-o")
+        Path | None, option("--out", "-o", help="page of a comparison (default: comparison.html)")
     ] = None,
 ) -> None:
     """Draw report.html of one OUT again; of two or more, write one page that compares them."""
@@ -584,9 +586,9 @@ app.command(
 )
 def demo(
     out: Annotated[
-        Path, option("folder for all results", "--out", "-o", show_default=True)
+        Path, option("--out", "-o", help="folder for all results", show_default=True)
     ] = DEMO_OUT,
-    quiet: Annotated[bool, option("print the result only", "--quiet", "-q")] = False,
+    quiet: Annotated[bool, option("--quiet", "-q", help="print the result only")] = False,
 ) -> None:
     """Train on one vendor's emoji, adapt to another's, calibrate without labels, and compare."""
     try:

@@ -201,12 +201,12 @@ bench = typer.Typer(
     rich_markup_mode="rich",
 )
 SUITE = Annotated[str, typer.Argument(help="a built-in suite, or a TOML file")]
-OUT = Annotated[Path, option("folder for all results", "--out", "-o", show_default=True)]
+OUT = Annotated[Path, option("--out", "-o", help="folder for all results", show_default=True)]
 PLUGIN = Annotated[
     list[str] | None,
     method_option("Python file or module that registers calibrators, methods or data sets"),
 ]
-QUICK = Annotated[bool, option("three pairs of domains, two methods, one seed", "--quick")]
+QUICK = Annotated[bool, option("--quick", help="three pairs of domains, two methods, one seed")]
 
 
 @bench.command(
@@ -219,9 +219,9 @@ def run(
     quick: QUICK = False,
     redo: Annotated[
         Literal["train", "predict", "mixup", "calibrate", "score"] | None,
-        option("run this stage and all later ones again"),
+        option(help="run this stage and all later ones again"),
     ] = None,
-    quiet: Annotated[bool, option("print errors only", "--quiet", "-q")] = False,
+    quiet: Annotated[bool, option("--quiet", "-q", help="print errors only")] = False,
     root: Root = None,
     lists: Lists = None,
     prefix: Prefix = None,
@@ -301,15 +301,15 @@ def table(
     metric: Annotated[
         Literal["ece", "nll", "brier", "miou", "correspondence"] | None,
         option(
-            "one metric instead of the first three; miou: segmentation, correspondence: mixup "
+            help="one metric instead of the first three; miou: segmentation, correspondence: mixup "
             "samples"
         ),
     ] = None,
     by: Annotated[
-        Literal["overall", "target", "task"], option("what the columns are", show_default=True)
+        Literal["overall", "target", "task"], option(help="what the columns are", show_default=True)
     ] = "overall",
     form: Annotated[
-        Literal["md", "latex", "csv"], option("table format", "--format", show_default=True)
+        Literal["md", "latex", "csv"], option("--format", help="table format", show_default=True)
     ] = "md",
     plugin: PLUGIN = None,
 ) -> None:
@@ -347,14 +347,14 @@ def figures(
     out: OUT = DEFAULT_OUT,
     quick: QUICK = False,
     pair: Annotated[
-        str | None, option("tasks of this pair of domains only", metavar="SOURCE:TARGET")
+        str | None, option(help="tasks of this pair of domains only", metavar="SOURCE:TARGET")
     ] = None,
-    method: Annotated[str | None, option("tasks of this method only")] = None,
+    method: Annotated[str | None, option(help="tasks of this method only")] = None,
     folder: Annotated[
-        Path | None, option("folder for the figures (default: OUT/figures)", "--to")
+        Path | None, option("--to", help="folder for the figures (default: OUT/figures)")
     ] = None,
     form: Annotated[
-        Literal["svg", "png"], option("figure format", "--format", show_default=True)
+        Literal["svg", "png"], option("--format", help="figure format", show_default=True)
     ] = "svg",
 ) -> None:
     """Draw the figures of the last run of SUITE."""
@@ -380,10 +380,10 @@ def compare(
         typer.Argument(help="folder with {src_train,src_val,tgt,mix}_{feature,output,label}.npy"),
     ],
     seed: Annotated[
-        int, option("seed of baselines that draw samples", min=0, show_default=True)
+        int, option(help="seed of baselines that draw samples", min=0, show_default=True)
     ] = 0,
     form: Annotated[
-        Literal["md", "csv"], option("table format", "--format", show_default=True)
+        Literal["md", "csv"], option("--format", help="table format", show_default=True)
     ] = "md",
 ) -> None:
     """Compare all calibrators that saved features, logits and labels suffice for."""

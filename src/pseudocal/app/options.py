@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import re
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from pseudocal.arrays import InputError
+
+# the groups of options in the help
+DATA = "Data"
+MODEL = "Model"
+IMAGES = "Images"
+TABLES = "Tables and text"
+METHOD = "Method"
+SECOND = "Second opinion"
+OUTPUT = "Output"
+PERFORMANCE = "Performance"
+SAVED = "Saved outputs"
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 a bug, 2 usage, 3 model or data, 4 output, 5 a missing package, "
@@ -18,24 +29,30 @@ EXIT_CODES = (
 RAY_ADDRESS = re.compile(r"auto|local|ray://\S+|[\w.-]+:\d+")
 
 
-def option(about: str, *names: str, group: str | None = None, **settings: Any) -> Any:
+def option(*names: str, group: str | None = None, **settings: Any) -> Any:
     """An option in a group of the help. Its default is shown only if requested."""
     show_default = settings.pop("show_default", False)
-    return typer.Option(
-        *names, help=about, show_default=show_default, rich_help_panel=group, **settings
-    )
+    return typer.Option(*names, show_default=show_default, rich_help_panel=group, **settings)
 
 
-# the groups of options in the help
-data_option = partial(option, group="Data")
-model_option = partial(option, group="Model")
-image_option = partial(option, group="Images")
-table_option = partial(option, group="Tables and text")
-method_option = partial(option, group="Method")
-second_option = partial(option, group="Second opinion")
-output_option = partial(option, group="Output")
-performance_option = partial(option, group="Performance")
-saved_option = partial(option, group="Saved outputs")
+def _options_of(group: str) -> Callable[..., Any]:
+    """Make the options of a group: the help comes first, then the flags."""
+
+    def grouped(about: str, *names: str, **settings: Any) -> Any:
+        return option(*names, group=group, help=about, **settings)
+
+    return grouped
+
+
+data_option = _options_of(DATA)
+model_option = _options_of(MODEL)
+image_option = _options_of(IMAGES)
+table_option = _options_of(TABLES)
+method_option = _options_of(METHOD)
+second_option = _options_of(SECOND)
+output_option = _options_of(OUTPUT)
+performance_option = _options_of(PERFORMANCE)
+saved_option = _options_of(SAVED)
 
 # options that several commands have
 Quiet = Annotated[bool, output_option("print errors only", "--quiet", "-q")]
