@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
@@ -396,7 +396,7 @@ def collect(plan: Plan, folder: Path) -> Progress:
         head = next(batches, None)
         if head is None:
             raise InputError("no input could be predicted")
-        probe_rows = head.rows[:PROBED]
+        probe_rows = head.rows[:PROBED].tolist()
         probe = head.inputs[:PROBED].copy()
         all_batches = chain([head], batches)
         del head  # it may be large
@@ -425,8 +425,7 @@ def collect(plan: Plan, folder: Path) -> Progress:
         evidence,
         rows,
         started=started,
-        second_models=len(predictors) - 1,
-        probe=np.searchsorted(rows, probe_rows),
+        probe_rows=probe_rows,
         probe_inputs=probe if plan.views is None else plan.views.of_first(probe),
         unreadable=tuple(unreadable.why.items()),
     )
@@ -551,8 +550,7 @@ def finish_run(
     rows: NDArray[np.intp],
     *,
     started: float,
-    second_models: int,
-    probe: Iterable[int],
+    probe_rows: list[int],
     probe_inputs: Inputs,
     names: Sequence[str] | None = None,
     settings: dict[str, Any] | None = None,
@@ -566,8 +564,7 @@ def finish_run(
         evidence: what was collected.
         rows: the numbers of the inputs, in the order of the logits.
         started: when collecting began, by `time.monotonic`.
-        second_models: how many second models have logits.
-        probe: the positions of the inputs that an exported model is checked with.
+        probe_rows: the numbers of the inputs that an exported model is checked with.
         probe_inputs: these inputs.
         names: the names of the inputs; None for those of the plan.
         settings: further settings for the record of the calibration.
@@ -603,8 +600,8 @@ def finish_run(
         binary=job.binary,
         timing=Timing(time.monotonic() - started, datetime.now(UTC).isoformat(timespec="seconds")),
         table=job.table,
-        second_models=second_models,
-        probe=tuple(int(i) for i in probe),
+        second_models=sum(not each.encodes for each in plan.second_models),
+        probe=tuple(np.searchsorted(rows, probe_rows).tolist()),
         not_mixed=plan.data.not_mixed,
         method=job.method,
         settings={"batch_size": plan.batch_size, **(settings or {}), **recorded_settings(job)},

@@ -87,21 +87,12 @@ Outputs = tuple[NDArray[np.intp], Sequence[Logits]]  # rows, and their logits by
 
 @dataclass(frozen=True)
 class BlockPlan:
-    """A plan, and how its inputs are divided into blocks.
+    """A plan, and how its inputs are divided into blocks."""
 
-    Attributes:
-        plan: the run; its inputs are a few that were read here, if workers read files of rows.
-        blocks: the blocks in the order of the calibration.
-        source: what the blocks read from; None if the blocks are files of rows, whose inputs have
-            not been counted.
-        probe: numbers of inputs that can be read here.
-
-    """
-
-    plan: Plan
-    blocks: Sequence[Block]
-    source: Any
-    probe: NDArray[np.intp]
+    plan: Plan  # its inputs are a few that were read here, if workers read files of rows
+    blocks: Sequence[Block]  # in the order of the calibration
+    source: Any  # what the blocks read from; None for files of rows, whose inputs are not counted
+    probe: NDArray[np.intp]  # numbers of inputs that can be read here
 
     @property
     def of_files(self) -> bool:
@@ -447,7 +438,6 @@ def _join(parts: Parts, blocks: BlockPlan, folder: Path, started: float) -> Run:
     writer = LogitWriter(folder, total)
     samples = []
     sampled = []
-    second_models = 0
     for number in counts:
         columns = parts.columns(number)
         rows = columns.pop("rows") + starts[number]
@@ -456,8 +446,7 @@ def _join(parts: Parts, blocks: BlockPlan, folder: Path, started: float) -> Run:
             sampled.append(rows)
             writer.write(rows)
         elif len(rows):
-            second_models = len(columns) - 1
-            others = (columns[SECOND.format(i)] for i in range(second_models))
+            others = (columns[SECOND.format(i)] for i in range(len(columns) - 1))
             writer.write(rows, columns["logits"], *others)
     rows = writer.finish()
     if samples:
@@ -473,8 +462,7 @@ def _join(parts: Parts, blocks: BlockPlan, folder: Path, started: float) -> Run:
         parts.evidence,
         rows,
         started=started,
-        second_models=second_models,
-        probe=() if blocks.of_files else np.searchsorted(rows, probe),
+        probe_rows=[] if blocks.of_files else probe.tolist(),
         probe_inputs=np.stack([plan.inputs.read(int(i)) for i in probe]),
         names=names,
         settings={
