@@ -66,8 +66,9 @@ def train(
         ),
     ] = "mcc",
     preset: Annotated[
-        str, option(group=METHOD, help="paper or official settings", show_default=True)
-    ] = "paper",
+        str | None,
+        option(group=METHOD, help="paper, official, ... (default: the data set's, or paper)"),
+    ] = None,
     backbone: Annotated[
         str | None, option(group=METHOD, help="digits, efficientnet-lite0, resnet50, vit-b16, ...")
     ] = None,
@@ -112,6 +113,7 @@ def train(
     check_writable(out)
     check_device(device)
     changes = _without_none({"batch": batch, "lr": lr})
+    preset = preset or adapt.training.preset_for(method, dataset)
     chosen = replace(adapt.training.find_preset(method, preset), **changes)
     place = _without_none({"root": root, "lists": lists, "prefix": parse_prefix(prefix)})
     with announce_building(quiet=quiet):

@@ -37,7 +37,7 @@ from pseudocal.arrays import InputError
 from pseudocal.calibrators import CALIBRATORS
 from pseudocal.lab.adapt import BACKBONES
 from pseudocal.lab.adapt.stages import check_options
-from pseudocal.lab.adapt.training import find_preset
+from pseudocal.lab.adapt.training import find_preset, preset_for
 from pseudocal.lab.bench import segmentation_tasks
 from pseudocal.lab.bench.calibrators import compared_names, with_settings
 from pseudocal.lab.bench.suites import SEGMENTERS, TRAINED
@@ -236,10 +236,13 @@ def _cells(table: dict[str, Any], own_datasets: Sequence[str] = ()) -> list[dict
         _check_among("a data set", [table["data"]], (*DATASETS, *own_datasets, *SEGMENTERS))
         _check_among("a backbone", [table.get("backbone", "efficientnet-lite0")], BACKBONES)
         for method in _listed(table["method"]):
-            check_options(find_preset(method, table.get("preset", "paper")), options)
+            preset = table.get("preset", preset_for(method, table["data"]))
+            check_options(find_preset(method, preset), options)
     several = [_listed(table[key]) for key in LISTED_KEYS]
     cells = [settings | dict(zip(LISTED_KEYS, names, strict=True)) for names in product(*several)]
     cells = [cell for cell in cells if cell["source"] != cell["target"] or len(cells) == 1]
+    if not segmented:
+        cells = [{"preset": preset_for(cell["method"], cell["data"])} | cell for cell in cells]
     for cell in cells if segmented else ():
         segmentation_tasks.check_settings(Task(**cell))
     return cells

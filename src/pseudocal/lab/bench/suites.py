@@ -8,6 +8,7 @@ from typing import Any
 
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import CALIBRATORS
+from pseudocal.lab.adapt.training import preset_for
 from pseudocal.lab.bench import segmentation_tasks
 from pseudocal.lab.bench.calibrators import ABLATION, COMPARED, ESTIMATORS, SWEEP, sees_labels
 from pseudocal.lab.bench.task import Scenario, Suite, Task
@@ -105,7 +106,11 @@ class SuitePlan:
                 *pair,
                 self.scenario,
                 method,
-                **{"options": small.get(method, ()), **settings},
+                **{
+                    "options": small.get(method, ()),
+                    "preset": preset_for(method, self.data),
+                    **settings,
+                },
             )
             for method in methods
             for pair in pairs

@@ -51,7 +51,7 @@ class Task:
             from calibrators.
         method: how the model is adapted, one of `pseudocal.lab.adapt`.
         seed: the seed of the training, of the pairs, and of everything else that is random.
-        preset: the name of the method's preset.
+        preset: the name of the method's preset. Suites take the data set's if there is one.
         backbone: the network below the head; for segmentation, the whole network.
         weights: the initial weights of the backbone: a folder or hub id, "default" or "random".
         frozen: whether the backbone is frozen; None to freeze it if its weights are pretrained.
