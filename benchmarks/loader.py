@@ -22,6 +22,7 @@ from PIL import Image
 
 from pseudocal.lab.adapt.backbones import build_backbone
 from pseudocal.lab.adapt.choices import Choice
+from pseudocal.lab.adapt.devices import AUTOCAST, on_device
 from pseudocal.lab.adapt.tensors import SOURCE, batch_numbers, random_crops, read_ahead
 from pseudocal.lab.data import Crops, crops_of, image_folder
 
@@ -65,10 +66,10 @@ def loader_speed(crops: Crops, seconds: float) -> float:
     return speed
 
 
-def network_speed(name: str, device: str, seconds: float, *, mixed: bool) -> float:
+def network_speed(name: str, device: str, seconds: float, *, precision: str) -> float:
     """Images a second that the network learns from."""
-    network = build_backbone(Choice(name, "random")).to(device).train()
-    network.mixed = mixed
+    network = on_device(build_backbone(Choice(name, "random")), device).train()
+    network.precision = precision
     optimiser = torch.optim.SGD(network.parameters(), lr=1e-3)
     batch = CPU_BATCH if device == "cpu" else BATCH
     images = torch.randint(0, 256, (batch, 3, 224, 224), dtype=torch.uint8, device=device)
@@ -91,7 +92,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--backbone", default="resnet50")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--mixed", action="store_true")
+    parser.add_argument("--precision", default="single", choices=AUTOCAST)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["PSEUDOCAL_CACHE"] = f"{folder}/cache"
@@ -103,7 +104,7 @@ def main() -> None:
         crops.squares.read(np.arange(len(files)))
         first = len(files) / (time.perf_counter() - started)
         cached = loader_speed(crops, args.seconds)
-    network = network_speed(args.backbone, args.device, args.seconds, mixed=args.mixed)
+    network = network_speed(args.backbone, args.device, args.seconds, precision=args.precision)
     print(f"first reading  {first:8.0f} images/s, with JPEG decoding, on {os.cpu_count()} cores")
     print(f"later readings {cached:8.0f} images/s, of decoded images")
     print(f"{args.backbone:14} {network:8.2f} images/s in training on {args.device}")

@@ -101,8 +101,8 @@ def train(
         bool, option("--json", group=OUTPUT, help="print the result as JSON")
     ] = False,
     precision: Annotated[
-        Literal["single", "mixed"],
-        option(group=PERFORMANCE, help="mixed: train the backbone in bfloat16"),
+        Literal["single", "mixed", "float16"],
+        option(group=PERFORMANCE, help="of training; mixed: bfloat16 where safe"),
     ] = "single",
     device: Annotated[
         str, option(group=PERFORMANCE, help="cpu, cuda, cuda:1 ...", show_default=True)
@@ -131,7 +131,7 @@ def train(
             seed=seed,
             device=device,
             frozen=frozen,
-            mixed=precision == "mixed",
+            precision=precision,
             progress=stages,
             evaluate=domains[1] if evaluate else None,
         )
@@ -281,8 +281,8 @@ def run(
     ] = None,
     lr: Annotated[float | None, option(group=METHOD, help="learning rate at the start")] = None,
     precision: Annotated[
-        Literal["single", "mixed"] | None,
-        option(group=PERFORMANCE, help="mixed: train in bfloat16"),
+        Literal["single", "mixed", "float16"] | None,
+        option(group=PERFORMANCE, help="of training; mixed: bfloat16 where safe"),
     ] = None,
     device: Annotated[
         str | None, option(group=PERFORMANCE, help="cpu, cuda (a GPU per process), cuda:1 ...")

@@ -14,11 +14,11 @@ from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
 
 from pseudocal.arrays import InputError
+from pseudocal.lab.adapt.devices import Precision
 
 Scenario = Literal["closed-set", "partial-set", "source-free"]
 BUILT_IN = ("digits", "emoji", "scenes")  # arrays in memory: nothing is left to crop
 MEMBERS = 3  # models per ensemble: those of the task's seed and of the two other seeds in its group
-Precision = Literal["single", "mixed"]
 # Fields that came after stores existed. They are no part of a task's identity while they have these
 # values, so that what was computed before is found.
 LATER: dict[str, Any] = {
@@ -59,8 +59,8 @@ class Task:
         iterations: the number of training steps.
         options: options of the method; for segmentation, those of `segmentation_tasks.OPTIONS`.
         runner: "classification" or "segmentation".
-        precision: "mixed" trains the network in bfloat16 where torch does so safely; all else stays
-            in float32.
+        precision: "mixed" trains the network in bfloat16 where torch does so safely, "float16" in
+            that, with scaled gradients; all else stays in float32.
         batch: how many inputs of each domain a step sees; None for the number of the preset.
         lr: the learning rate at the start; None for that of the preset.
         augment: whether a step sees random crops and mirror images; None for yes if the data is on
