@@ -113,7 +113,9 @@ def train(
     check_writable(out)
     check_device(device)
     changes = _without_none({"batch": batch, "lr": lr})
-    preset = preset or adapt.training.preset_for(method, dataset)
+    from pseudocal.lab.settings import preset_for
+
+    preset = preset or preset_for(method, dataset)
     chosen = replace(adapt.training.find_preset(method, preset), **changes)
     place = _without_none({"root": root, "lists": lists, "prefix": parse_prefix(prefix)})
     with announce_building(quiet=quiet):
@@ -301,6 +303,10 @@ def run(
             help="run on a Ray cluster whose nodes share the folders, or on a new local one",
         ),
     ] = None,
+    dry_run: Annotated[
+        bool,
+        option("--dry-run", group=PERFORMANCE, help="only print passes, memory and hours"),
+    ] = False,
 ) -> None:
     """Run the missing tasks of SUITE; a killed run resumes where it stopped."""
     package = _package()
@@ -318,6 +324,13 @@ def run(
     local = {"root": root, "lists": lists, "prefix": parse_prefix(prefix), "device": device}
     here = _of_file(suite) | _without_none(local)
     store = package.Store(out, threads=threads, plugins=plugins, **here)
+    if dry_run:
+        from pseudocal.lab.bench import dry_run as outlook
+
+        with announce_building(quiet=quiet):
+            costs = outlook.dry_run(chosen, store)
+        typer.echo("\n".join(outlook.dry_run_lines(costs, store.device)))
+        return
     executor = _executor(store.device, workers, ray)
     with announce_building(quiet=quiet), Stages(quiet=quiet) as stages, executor as using:
         progress = BenchProgress(chosen, _processes(store.device, workers), stages, quiet=quiet)

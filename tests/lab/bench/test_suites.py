@@ -3,11 +3,14 @@ from __future__ import annotations
 import pytest
 
 from pseudocal.arrays import InputError
+from pseudocal.lab.adapt import METHODS
 from pseudocal.lab.adapt.training import find_preset
 from pseudocal.lab.bench import PLANS, Suite, Task, built_in
 from pseudocal.lab.bench.calibrators import ABLATION, COMPARED, MixupVariant, find_compared
 from pseudocal.lab.bench.published import ORIGINS, published
 from pseudocal.lab.bench.suite_file import parse_suite, read_suite
+from pseudocal.lab.data.layouts import BENCHMARKS
+from pseudocal.lab.settings import DATA_PRESETS
 
 TASK = {"data": "emoji", "source": "noto", "target": "fluent", "method": "mcc"}
 
@@ -325,6 +328,14 @@ def test_presets_of_a_data_set_are_its_default(suite, method, options):
         preset = find_preset(method, task.preset)
         assert preset.options.items() >= options.items()
         assert ("step" in preset.options) == ("step" in options)
+
+
+def test_every_preset_named_after_a_data_set_is_listed():
+    found = {
+        method: tuple(name for name in presets if name in BENCHMARKS)
+        for method, presets in METHODS.items()
+    }
+    assert {method: names for method, names in found.items() if names} == DATA_PRESETS
 
 
 def test_a_suite_file_takes_the_preset_of_its_data_set():

@@ -32,6 +32,7 @@ from pseudocal.lab.adapt.devices import autocast, on_device
 from pseudocal.lab.adapt.tensors import Tensors
 from pseudocal.lab.adapt.weights import from_transformers, own_trunk
 from pseudocal.lab.data import Indexable
+from pseudocal.lab.settings import Precision
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 HALF = ((0.5,), (0.5,))
@@ -74,7 +75,7 @@ class Backbone(nn.Module):
         self.width = width
         self.size = size
         self.pretrained = pretrained
-        self.precision = "single"  # of training, a name in `AUTOCAST`
+        self.precision: Precision = "single"  # of training, a name in `AUTOCAST`
         self.register_buffer("mean", torch.tensor(normal[0])[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(normal[1])[:, None, None], persistent=False)
 

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Literal, TypeVar
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-Precision = Literal["single", "mixed", "float16"]
-AUTOCAST: dict[str, torch.dtype | None] = {  # what a network computes in where torch allows it
+from pseudocal.lab.settings import Precision
+
+AUTOCAST: dict[
+    Precision, torch.dtype | None
+] = {  # what a network computes in where torch allows it
     "single": None,
     "mixed": torch.bfloat16,
     "float16": torch.float16,  # with scaled gradients: small ones would be zero
@@ -24,7 +27,9 @@ AUTOCAST: dict[str, torch.dtype | None] = {  # what a network computes in where 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 
-def autocast(device: torch.device, precision: str, *, enabled: bool = True) -> torch.autocast:
+def autocast(
+    device: torch.device, precision: Precision, *, enabled: bool = True
+) -> AbstractContextManager[Any]:
     """Compute in a lower precision inside the block, where torch does so safely.
 
     Args:
@@ -34,9 +39,9 @@ def autocast(device: torch.device, precision: str, *, enabled: bool = True) -> t
 
     """
     dtype = AUTOCAST[precision]
-    return torch.autocast(
-        device.type, dtype or torch.bfloat16, enabled=enabled and dtype is not None
-    )
+    if not enabled or dtype is None:
+        return nullcontext()
+    return torch.autocast(device.type, dtype)
 
 
 def on_device(module: AnyModule, device: str | torch.device) -> AnyModule:

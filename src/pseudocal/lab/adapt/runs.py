@@ -20,7 +20,6 @@ from pseudocal.arrays import InputError
 from pseudocal.files import locked, save_json, sweep, writing
 from pseudocal.lab.adapt.backbones import Backbone, build_backbone
 from pseudocal.lab.adapt.choices import Choice
-from pseudocal.lab.adapt.devices import Precision
 from pseudocal.lab.adapt.log import LOG_EVERY, TrainingLog
 from pseudocal.lab.adapt.method import (
     SCHEDULES,
@@ -32,6 +31,7 @@ from pseudocal.lab.adapt.method import (
 )
 from pseudocal.lab.adapt.networks import Network, build_head
 from pseudocal.lab.adapt.tensors import Tensors, load_tensors, predict_tensors, save_tensors
+from pseudocal.lab.settings import Precision
 
 CHECKPOINT = "resume.safetensors"  # in the folder of a run
 # From the first step to the batches of all steps from there on.

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from pseudocal.arrays import InputError
 from pseudocal.lab.adapt.backbones import Backbone, cached_features
-from pseudocal.lab.adapt.devices import Precision, deterministic, on_device
+from pseudocal.lab.adapt.devices import deterministic, on_device
 from pseudocal.lab.adapt.method import (
     Preset,
     Problem,
@@ -51,6 +51,7 @@ from pseudocal.lab.adapt.tensors import (
     save_arrays,
 )
 from pseudocal.lab.data import Crops, Domain, Indexable, Unlabelled, cache_folder, crops_of
+from pseudocal.lab.settings import Precision
 
 AnyDomain = TypeVar("AnyDomain", Domain, Unlabelled)
 

@@ -154,20 +154,6 @@ def find_preset(method: str, preset: str | Preset) -> Preset:
     return METHODS[method][preset]
 
 
-def preset_for(method: str, data: str) -> str:
-    """Return the name of a method's preset for a data set: its own if it has one, or "paper".
-
-    >>> preset_for("mcd", "visda-2017"), preset_for("mcd", "office-home")
-    ('visda-2017', 'paper')
-
-    Args:
-        method: a name in `METHODS`.
-        data: the name of a data set.
-
-    """
-    return data if data in METHODS.get(method, {}) else "paper"
-
-
 def _train_both(
     source: Domain, target: Unlabelled, body: Backbone, stage: TrainingStage, run: TrainingRun
 ) -> Trained:

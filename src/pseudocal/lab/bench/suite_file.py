@@ -37,7 +37,7 @@ from pseudocal.arrays import InputError
 from pseudocal.calibrators import CALIBRATORS
 from pseudocal.lab.adapt import BACKBONES
 from pseudocal.lab.adapt.stages import check_options
-from pseudocal.lab.adapt.training import find_preset, preset_for
+from pseudocal.lab.adapt.training import find_preset
 from pseudocal.lab.bench import segmentation_tasks
 from pseudocal.lab.bench.calibrators import compared_names, with_settings
 from pseudocal.lab.bench.suites import SEGMENTERS, TRAINED
@@ -45,6 +45,7 @@ from pseudocal.lab.bench.task import Suite, Task
 from pseudocal.lab.data import DATASETS
 from pseudocal.lab.plugins import load_plugins
 from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS
+from pseudocal.lab.settings import preset_for
 
 LOCAL_KEYS = ("root", "lists", "prefix", "device", "datasets")  # of the machine: no part of a task
 KEYS = ("calibrators", "seeds", "repeats", "tasks", "about", *LOCAL_KEYS)

@@ -8,11 +8,11 @@ from typing import Any
 
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import CALIBRATORS
-from pseudocal.lab.adapt.training import preset_for
 from pseudocal.lab.bench import segmentation_tasks
 from pseudocal.lab.bench.calibrators import ABLATION, COMPARED, ESTIMATORS, SWEEP, sees_labels
 from pseudocal.lab.bench.task import Scenario, Suite, Task
 from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS
+from pseudocal.lab.settings import preset_for
 
 # Every calibrator of the library, after its variants: as released, and without a penalty.
 LISTED = tuple(

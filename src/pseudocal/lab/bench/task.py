@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
 
 from pseudocal.arrays import InputError
-from pseudocal.lab.adapt.devices import Precision
+from pseudocal.lab.settings import Precision
 
 Scenario = Literal["closed-set", "partial-set", "source-free"]
 BUILT_IN = ("digits", "emoji", "scenes")  # arrays in memory: nothing is left to crop

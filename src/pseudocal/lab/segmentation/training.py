@@ -22,7 +22,7 @@ from torch.nn import functional as F  # noqa: N812  torch's own customary name
 
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
-from pseudocal.lab.adapt.devices import Precision, autocast, deterministic, on_device
+from pseudocal.lab.adapt.devices import autocast, deterministic, on_device
 from pseudocal.lab.adapt.method import Moment, Preset, ReportProgress, Update, Updates
 from pseudocal.lab.adapt.runs import (
     CHECKPOINT,
@@ -44,6 +44,7 @@ from pseudocal.lab.adapt.tensors import (
 from pseudocal.lab.data import Scenes
 from pseudocal.lab.data.fingerprint import fingerprint
 from pseudocal.lab.segmentation.networks import build_segmenter
+from pseudocal.lab.settings import Precision
 from pseudocal.maps import IGNORED
 
 

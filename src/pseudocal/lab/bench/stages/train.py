@@ -63,7 +63,7 @@ def _train_classifier(task: Task, store: Store) -> None:
             precision=task.precision,
         ),
         method=task.method,
-        preset=_preset(task),
+        preset=preset_of(task),
         backbone=Choice(task.backbone, task.weights),
         width=task.width,
         options=dict(task.options),
@@ -124,7 +124,7 @@ def _import_checkpoint(task: Task, store: Store) -> None:
     save_network(folder, network, head=imported.head, width=imported.width, classes=classes)
 
 
-def _preset(task: Task) -> Preset:
+def preset_of(task: Task) -> Preset:
     """Return the preset of the task, with its batch and learning rate if it has its own."""
     changes: dict[str, Any] = {"batch": task.batch, "lr": task.lr}
     return replace(

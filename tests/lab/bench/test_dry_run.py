@@ -1,0 +1,107 @@
+"""A dry run says what a run takes, and does nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+from typer.testing import CliRunner
+
+from pseudocal.app.cli import app
+from pseudocal.app.models.networks import ResNet
+from pseudocal.lab.adapt import METHODS
+from pseudocal.lab.adapt.backbones import Backbone
+from pseudocal.lab.bench import Store, dry_run, run
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pseudocal.calibrators.trust.UnreliableCalibrationWarning"
+)
+
+
+@pytest.mark.parametrize(
+    ("method", "gradient", "inference", "looks"),
+    [
+        ("mcc", 72, 0, 0),
+        ("atdoc", 72, 36, 0),  # looks at its batch again
+        ("mcd", 360, 72, 0),  # six passes
+        ("pada", 72, 0, 19),  # new class weights, 20 intervals
+        ("shot", 64, 0, 15),
+        ("dine", 128, 0, 9),
+    ],
+)
+def test_passes_of_a_step(method, gradient, inference, looks):
+    passes = dry_run.count_passes(METHODS[method]["paper"])
+    assert (passes.gradient, passes.inference, passes.looks) == (gradient, inference, looks)
+
+
+def test_memory_without_data_is_that_of_a_training():
+    network = ResNet((1, 1, 1, 1), deep=True)
+    weights = {each.untyped_storage()._cdata for each in network.parameters()}
+    kept = {}
+
+    def keep(tensor):
+        storage = tensor.untyped_storage()
+        if storage._cdata not in weights:
+            kept[storage._cdata] = storage
+        return tensor
+
+    with saved_tensors_hooks(keep, lambda tensor: tensor):
+        network.train()(torch.zeros(3, 3, 64, 64))
+    activations = sum(storage.nbytes() for storage in kept.values())
+    parameters = sum(each.nbytes for each in network.parameters())
+    assert dry_run.training_memory(network, (3, 64, 64), 3) == 3 * parameters + activations
+
+
+def test_the_passes_are_those_of_the_run(tiny, cache, tmp_path, monkeypatch):
+    task = tiny.tasks[-1]  # trained end to end
+    suite = replace(tiny, tasks=(task,), calibrators=("none", "pseudocal", "ensemble", "oracle"))
+    store = Store(tmp_path / "out")
+    (cost,) = dry_run.dry_run(suite, store)
+    assert not (tmp_path / "out").exists()
+    passed = {True: 0, False: 0}
+    forward = Backbone.forward
+
+    def counted(self, images):
+        passed[torch.is_grad_enabled()] += len(images)
+        return forward(self, images)
+
+    monkeypatch.setattr(Backbone, "forward", counted)
+    assert run(suite, store) == []
+    assert cost.table == "digits, partial-set"
+    assert (cost.models, cost.gradient) == (3, passed[True])
+    assert cost.inference == pytest.approx(passed[False], rel=0.05)
+    assert cost.hours > 0
+    (after,) = dry_run.dry_run(suite, store)
+    assert (after.models, after.gradient, after.inference, after.hours) == (0, 0, 0, 0)
+
+
+def test_the_command_prints_a_table(tiny_file, cache, tmp_path):
+    arguments = ["bench", "run", str(tiny_file), "--dry-run", "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == [
+        *("table", "models", "passes", "without", "gradient", "memory,", "GB", "hours")
+    ]
+    assert lines[1].startswith("digits, closed-set")
+    assert lines[2].startswith("digits, partial-set")
+    assert not list((tmp_path / "out").rglob("model.safetensors"))
+
+
+def test_a_segmenter_has_frames(cache, tmp_path):
+    from pseudocal.lab.bench.suite_file import parse_suite
+
+    task: dict[str, Any] = {
+        "data": "scenes",
+        "source": "noto",
+        "target": "fluent",
+        "method": "source-only",
+    }
+    task |= {"width": 4, "iterations": 7, "options": {"batch": 2, "scenes": 4}}
+    suite = parse_suite({"calibrators": ["none", "tempscal"], "tasks": [task]}, "scenes")
+    (cost,) = dry_run.dry_run(suite, Store(tmp_path))
+    assert (cost.models, cost.gradient) == (1, 14)
+    assert cost.memory > 0
