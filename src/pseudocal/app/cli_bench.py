@@ -423,6 +423,10 @@ def figures(
         str | None, option(metavar="SOURCE:TARGET", help="tasks of this pair of domains only")
     ] = None,
     method: Annotated[str | None, option(help="tasks of this method only")] = None,
+    together: Annotated[
+        str | None,
+        option(metavar="NAMES", help="one reliability diagram of these: none,transcal,pseudocal"),
+    ] = None,
     folder: Annotated[
         Path | None, option("--to", help="folder for the figures (default: OUT/figures)")
     ] = None,
@@ -436,7 +440,8 @@ def figures(
 
     store = package.Store(out)
     found = chosen_tasks(store.load_suite(_name(suite, quick=quick)), pair, method)
-    paths = draw_figures(found, store, folder or out / "figures", form=form)
+    names = together.split(",") if together else ()
+    paths = draw_figures(found, store, folder or out / "figures", form=form, together=names)
     if not paths:
         raise InputError(f"expected scores of {found.name} in {out}, got none: run it first")
     for path in paths:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from typer.testing import CliRunner
 
 from pseudocal.app.cli import app
-from pseudocal.app.models.networks import ResNet
+from pseudocal.app.models.networks import ARCHITECTURES, ResNet
 from pseudocal.lab.adapt import METHODS
 from pseudocal.lab.adapt.backbones import Backbone
 from pseudocal.lab.bench import Store, dry_run, run
@@ -105,3 +107,24 @@ def test_a_segmenter_has_frames(cache, tmp_path):
     (cost,) = dry_run.dry_run(suite, Store(tmp_path))
     assert (cost.models, cost.gradient) == (1, 14)
     assert cost.memory > 0
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [("ResNet-34", "resnet34"), ("ResNet-50", "resnet50"), ("ViT-B/16", "vit-b16")],
+)
+def test_the_memory_in_the_docs(title, name):
+    docs = Path(__file__).parents[3] / "docs"
+    memory = dry_run.training_memory(ARCHITECTURES[name](), (3, 224, 224), 72)
+    assert f"| {title} | {memory / 1e9:.1f} |" in (docs / "gpu.md").read_text()
+
+
+def test_what_never_ran_on_a_gpu_is_in_one_place():
+    """Other pages point there, and no page but that one has a list."""
+    docs = Path(__file__).parents[3] / "docs"
+    assert "## Never run on a GPU" in (docs / "gpu.md").read_text()
+    assert "gpu.md#never-run-on-a-gpu" in (docs / "bench.md").read_text()
+    others = [path for path in docs.rglob("*.md") if path.name != "gpu.md"]
+    claims = re.compile(r"(never|not|nothing)[^.|]{0,40}\b(ran|run)\b[^.|]{0,20}GPU", re.IGNORECASE)
+    found = {path.name for path in others if claims.search(path.read_text())}
+    assert found == {"bench.md"}
