@@ -67,8 +67,8 @@ def train(
         str, method_option("source-only, mcc, bnm, cdan, atdoc, shot, ...", show_default=True)
     ] = "mcc",
     preset: Annotated[
-        str, method_option("paper or official settings", show_default=True)
-    ] = "paper",
+        str | None, method_option("paper, official, ... (default: the data set's, or paper)")
+    ] = None,
     backbone: Annotated[
         str | None, method_option("digits, efficientnet-lite0, resnet50, vit-b16, ...")
     ] = None,
@@ -90,7 +90,8 @@ def train(
     quiet: Quiet = False,
     as_json: AsJson = False,
     precision: Annotated[
-        Literal["single", "mixed"], performance_option("mixed: train the backbone in bfloat16")
+        Literal["single", "mixed", "float16"],
+        performance_option("of training; mixed: bfloat16 where safe"),
     ] = "single",
     device: Device = "cpu",
 ) -> None:
@@ -99,6 +100,9 @@ def train(
     check_writable(out)
     check_device(device)
     changes = _without_none({"batch": batch, "lr": lr})
+    from pseudocal.lab.settings import preset_for
+
+    preset = preset or preset_for(method, dataset)
     chosen = replace(adapt.training.find_preset(method, preset), **changes)
     place = _without_none({"root": root, "lists": lists, "prefix": parse_prefix(prefix)})
     with announce_building(quiet=quiet):
@@ -116,7 +120,7 @@ def train(
             seed=seed,
             device=device,
             frozen=frozen,
-            mixed=precision == "mixed",
+            precision=precision,
             progress=stages,
             evaluate=target_domain if evaluate else None,
         )
@@ -242,7 +246,8 @@ def run(
     ] = None,
     lr: Annotated[float | None, method_option("learning rate at the start")] = None,
     precision: Annotated[
-        Literal["single", "mixed"] | None, performance_option("mixed: train in bfloat16")
+        Literal["single", "mixed", "float16"] | None,
+        performance_option("of training; mixed: bfloat16 where safe"),
     ] = None,
     device: Annotated[
         str | None, performance_option("cpu, cuda (a GPU per process), cuda:1 ...")
@@ -260,6 +265,9 @@ def run(
             metavar="[ADDRESS]",
         ),
     ] = None,
+    dry_run: Annotated[
+        bool, performance_option("only print passes, memory and hours", "--dry-run")
+    ] = False,
 ) -> None:
     """Run the missing tasks of SUITE; a killed run resumes where it stopped."""
     package = _package()
@@ -278,6 +286,13 @@ def run(
     local = {"root": root, "lists": lists, "prefix": parse_prefix(prefix), "device": device}
     place |= _without_none(local)
     store = package.Store(out, threads=threads, plugins=plugins, **place)
+    if dry_run:
+        from pseudocal.lab.bench import dry_run as outlook
+
+        with announce_building(quiet=quiet):
+            costs = outlook.dry_run(chosen, store)
+        typer.echo("\n".join(outlook.dry_run_lines(costs, store.device)))
+        return
     executor = _executor(store.device, workers, ray)
     with announce_building(quiet=quiet), Stages(quiet=quiet) as stages, executor as using:
         progress = BenchProgress(chosen, _processes(store.device, workers), stages, quiet=quiet)
@@ -350,6 +365,10 @@ def figures(
         str | None, option(help="tasks of this pair of domains only", metavar="SOURCE:TARGET")
     ] = None,
     method: Annotated[str | None, option(help="tasks of this method only")] = None,
+    together: Annotated[
+        str | None,
+        option(metavar="NAMES", help="one reliability diagram of these: none,transcal,pseudocal"),
+    ] = None,
     folder: Annotated[
         Path | None, option("--to", help="folder for the figures (default: OUT/figures)")
     ] = None,
@@ -363,7 +382,8 @@ def figures(
 
     store = package.Store(out)
     found = chosen_tasks(store.load_suite(_name(suite, quick=quick)), pair, method)
-    paths = draw_figures(found, store, folder or out / "figures", form=form)
+    names = together.split(",") if together else ()
+    paths = draw_figures(found, store, folder or out / "figures", form=form, together=names)
     if not paths:
         raise InputError(f"expected scores of {found.name} in {out}, got none: run it first")
     for path in paths:
