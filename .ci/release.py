@@ -55,12 +55,13 @@ assert abs(calibrated.predict_proba(inputs[500:]).sum(axis=1) - 1).max() < 1e-6
 """
 BOOSTED = """
 import numpy as np
-from {module} import {classifier}
+import {module}
 from pseudocal.app.models.files import open_model
 rng = np.random.default_rng(0)
 inputs = rng.normal(size=(300, 5))
-model = {classifier}(n_estimators=5).fit(inputs, (3 * rng.random(300)).astype(int))
-model.{save}("{file}")
+data = {module}.{data}(inputs, label=rng.integers(0, 3, 300))
+settings = dict(objective="{objective}", num_class=3, verbosity={verbosity})
+{module}.train(settings, data, 5).save_model("{file}")
 assert np.asarray(open_model("{file}").predict(inputs[:7])).shape == (7, 3)
 """
 COMMAND = """
@@ -145,10 +146,10 @@ USES = {
     "torch": TORCH,
     "sklearn": SKLEARN,
     "xgboost": BOOSTED.format(
-        module="xgboost", classifier="XGBClassifier", save="save_model", file="m.json"
+        module="xgboost", data="DMatrix", objective="multi:softprob", verbosity=0, file="m.json"
     ),
     "lightgbm": BOOSTED.format(
-        module="lightgbm", classifier="LGBMClassifier", save="booster_.save_model", file="m.txt"
+        module="lightgbm", data="Dataset", objective="multiclass", verbosity=-1, file="m.txt"
     ),
     "onnx": ONNX,
     "hf": HUGGING_FACE,
