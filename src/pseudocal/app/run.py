@@ -12,6 +12,7 @@
 | `probe.npy` | two inputs, to check an exported model |
 | `job.toml` | all settings, to repeat the run |
 | `calibration.json`, `report.json`, `report.html`, `predictions.*`, `model*` | results |
+| `threshold.json` | which predictions to accept, and what that promises |
 | `label.html`, `to-label.csv` | the labelling page and its table |
 
 Nobody else knows a file name. `publishing.py` lets the files appear all at once.
@@ -61,6 +62,7 @@ JOB = "job.toml"
 CALIBRATION = "calibration.json"
 REPORT = "report.json"
 PAGE = "report.html"
+THRESHOLD = "threshold.json"
 LABEL_PAGE = "label.html"
 LABEL_TABLE = "to-label.csv"
 PARTS = "parts"  # the folder of blocks that workers have collected, until they are joined
@@ -81,6 +83,7 @@ RENDERED = (
     CALIBRATION,
     REPORT,
     PAGE,
+    THRESHOLD,
     "predictions.csv",
     "predictions.parquet",
     *MODEL_FILES,
@@ -400,6 +403,13 @@ class Run:
     def calibration(self) -> Calibration:
         """The calibration that was rendered last."""
         return Calibration.load(own_file(self.folder, CALIBRATION))
+
+    @property
+    def temperature(self) -> float:
+        """The temperature in force: 1 for saved outputs that were not calibrated yet."""
+        if not os.path.lexists(self.folder / CALIBRATION):
+            return 1.0
+        return self.calibration().temperature
 
 
 def pixel_name(name: str, y: object, x: object) -> str:

@@ -47,7 +47,9 @@ class ToLabel:
     cells: tuple[tuple[str, str], ...] = ()
 
 
-def write_labelling_page(path: Path, chosen: Sequence[ToLabel], classes: Sequence[str]) -> None:
+def write_labelling_page(
+    path: Path, chosen: Sequence[ToLabel], classes: Sequence[str], *, sampling: str = ""
+) -> None:
     """Write a page that shows one input after another and saves the labels as `labels.csv`.
 
     >>> from tempfile import TemporaryDirectory
@@ -61,6 +63,7 @@ def write_labelling_page(path: Path, chosen: Sequence[ToLabel], classes: Sequenc
         path: the file.
         chosen: what to label, in this order.
         classes: the names of the classes, in the model's order.
+        sampling: how the inputs were drawn, if `labels.csv` has to say so.
 
     """
     counts = Counter((one.name, one.pixel) for one in chosen)
@@ -72,7 +75,7 @@ def write_labelling_page(path: Path, chosen: Sequence[ToLabel], classes: Sequenc
     if not chosen or not classes:
         raise InputError("a labelling page needs inputs and classes")
     with replacing(path) as aside:
-        aside.write_text(_labelling_page(chosen, classes), encoding="utf-8")
+        aside.write_text(_labelling_page(chosen, classes, sampling), encoding="utf-8")
 
 
 def label_texts(classes: Sequence[str]) -> list[str]:
@@ -97,7 +100,7 @@ def label_texts(classes: Sequence[str]) -> list[str]:
     return labels
 
 
-def _labelling_page(chosen: Sequence[ToLabel], classes: Sequence[str]) -> str:
+def _labelling_page(chosen: Sequence[ToLabel], classes: Sequence[str], sampling: str) -> str:
     labels = label_texts(classes)
     room = IMAGES_ROOM // min(max(len(chosen), 1), MANY_IMAGES)
     files = templates()
@@ -111,6 +114,7 @@ def _labelling_page(chosen: Sequence[ToLabel], classes: Sequence[str]) -> str:
             "classes": _told_apart([_unicode(name) for name in classes]),
             "labels": labels,
             "others": NOT_A_CLASS,
+            "sampling": sampling,
             "guards": {"start": AT_START, "within": WITHIN},
         },
         style=style,
