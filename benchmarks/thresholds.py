@@ -26,7 +26,7 @@ import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -82,21 +82,26 @@ class Target:
 
     @cached_property
     def predicted(self) -> np.ndarray:
+        """The predicted class of each row."""
         return self.logits.argmax(axis=1)
 
     @cached_property
     def wrong(self) -> np.ndarray:
+        """Whether it is wrong."""
         return self.predicted != self.labels
 
     @cached_property
     def confidence(self) -> np.ndarray:
+        """Its calibrated confidence."""
         return np.array(confidences(self.logits, self.temperature))
 
     def found(self, max_error: float, labels: LabelSample | None, second: bool) -> Threshold:
+        """The threshold, ranked with the second model or without."""
         other = self.second if second else None
         return find_threshold(self.predicted, self.confidence, max_error, labels, second=other)
 
     def accepted(self, threshold: Threshold) -> np.ndarray:
+        """Whether each row is accepted."""
         agrees = self.second == self.predicted
         return threshold.accepts(self.confidence, agrees if threshold.agreement else None)
 
@@ -193,7 +198,7 @@ def prepare(data: Path | None, bench: Path) -> None:
             continue
         makers[name] = lambda read=read, path=data / name: read(path, target_of)
     for name, make in makers.items():
-        path = CACHE / f"targets {name}.npz"
+        path = CACHE / f"targets {Path(name).stem}.npz"
         if not path.exists():
             save(path, list(make()))
             print(path, flush=True)
@@ -202,7 +207,8 @@ def prepare(data: Path | None, bench: Path) -> None:
 def save(path: Path, targets: list[Target]) -> None:
     arrays: dict[str, Any] = {}
     for i, target in enumerate(targets):
-        for name, value in vars(target).items():
+        for name in (field.name for field in fields(target)):
+            value = getattr(target, name)
             arrays[f"{i:03}/{name}"] = np.float32(value) if name == "logits" else value
     np.savez_compressed(path, **arrays)
 
@@ -249,6 +255,7 @@ class Tally:
     broken: int = 0
 
     def add(self, accepted: np.ndarray, wrong: np.ndarray, max_error: float) -> None:
+        """Count one draw."""
         self.draws += 1
         if accepted.any():
             self.guaranteed += 1
@@ -438,9 +445,9 @@ def report(targets: list[Target], draws: int) -> Iterator[str]:
     yield from ("", "With labels, agreement first", "")
     yield from guarantee_table(targets, draws, second=True)
     yield from ("", "By family, 100 labels, 5%", "", *family_table(targets, draws))
-    yield from ("", "With labels, one model", "")
-    yield from guarantee_table(targets, draws, second=False)
     few = max(1, draws // 5)
+    yield from ("", "With labels, one model", "")
+    yield from guarantee_table(targets, few, second=False)
     yield from ("", "Labels recommended", "", *recommended_table(targets, few))
     yield from ("", "By class, 200 labels, 10%", "", *class_table(targets, few))
     yield from ("", "Temperature fitted to the same labels", "", *refined_table(targets, few))

@@ -46,7 +46,7 @@ from pseudocal.app.models.model import SECOND_ONLY
 from pseudocal.app.pixels import PixelSample, load_shown_maps
 from pseudocal.app.records import decode_json, encode_json
 from pseudocal.arrays import InputError, Inputs, Logits, Maps, check_rows
-from pseudocal.calibrators import Calibration, PseudoCal
+from pseudocal.calibrators import Calibration, PseudoCal, uncalibrated
 from pseudocal.calibrators.calibration import versions
 from pseudocal.calibrators.evidence import Evidence, check_packed
 from pseudocal.files import allocate_array, brief, is_inside, own_file, replacing
@@ -404,12 +404,11 @@ class Run:
         """The calibration that was rendered last."""
         return Calibration.load(own_file(self.folder, CALIBRATION))
 
-    @property
-    def temperature(self) -> float:
-        """The temperature in force: 1 for saved outputs that were not calibrated yet."""
-        if not os.path.lexists(self.folder / CALIBRATION):
-            return 1.0
-        return self.calibration().temperature
+    def calibration_in_force(self) -> Calibration:
+        """The calibration that was rendered last; T = 1 for saved outputs before `refine`."""
+        if self.record.saved and not os.path.lexists(self.folder / CALIBRATION):
+            return uncalibrated()
+        return self.calibration()
 
 
 def pixel_name(name: str, y: object, x: object) -> str:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pseudocal.app.records import encode_json
 from pseudocal.app.run import Run
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.confidence import confidences
@@ -67,7 +69,8 @@ class ThresholdDraw(NamedTuple):
     @classmethod
     def now(cls, run: Run, max_error: float) -> ThresholdDraw:
         """For the calibration in force."""
-        return cls(float(f"{max_error:.6g}"), float(f"{run.temperature:.6g}"))
+        temperature = run.calibration_in_force().temperature
+        return cls(float(f"{max_error:.6g}"), float(f"{temperature:.6g}"))
 
     def pool(self, run: Run) -> RowNumbers:
         """The rows to draw from."""
@@ -133,6 +136,10 @@ class RunThreshold(Threshold):
     classes: tuple[ClassLine, ...] = ()
     promise: str = ""
 
+    def save(self, path: Path) -> None:
+        """Write `threshold.json`."""
+        encode_json(path, self)
+
 
 def threshold_of(
     run: Run,
@@ -184,7 +191,7 @@ def threshold_of(
         given=given,
         same_labels=same_labels,
         classes=classes,
-        promise=promise(found, given),
+        promise=promise(found, given, exact=sampling != "stratified" and not same_labels),
     )
 
 
@@ -214,18 +221,26 @@ def _classes_of(logits: NDArray[np.floating]) -> NDArray[np.int64]:
     return found
 
 
-def promise(found: Threshold, given: int = 0) -> str:
+def promise(found: Threshold, given: int = 0, *, exact: bool = True) -> str:
     """What a threshold promises, in a sentence.
 
     >>> print(promise(Threshold(0.05, "guaranteed", 0.9, None, False, 0.3, 0.02, 60), 100))
-    At most 5% of the accepted predictions are wrong, with a probability of 90% (60 labels of
-    accepted inputs, 0 wrong).
+    At most 5% of the accepted predictions are wrong, with a probability of 90% (60 labels of accepted
+    inputs, 0 wrong).
+
+    Args:
+        found: the threshold.
+        given: the number of labels given.
+        exact: whether the labels are a random sample, and the temperature was not fitted to them.
+
     """
     most = f"{100 * found.max_error:.6g}%"
     if found.basis == "guaranteed":
+        about = "" if exact else "about "
         return (
             f"At most {most} of the accepted predictions are wrong, with a probability of "
-            f"{LEVEL:.0%} ({found.labels:,} labels of accepted inputs, {found.errors:,} wrong)."
+            f"{about}{LEVEL:.0%} ({found.labels:,} labels of accepted inputs, {found.errors:,} "
+            "wrong)."
         )
     if found.basis == "estimated":
         return (

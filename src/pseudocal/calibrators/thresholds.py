@@ -38,6 +38,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -56,7 +57,7 @@ POOL_ERROR = (
 )
 SMALLEST_POOL = 200  # rows, if there are as many
 PROBABLY = 0.8  # the probability that as many labels as recommended suffice
-MOST_ERRORS = 100  # considered when labels are recommended
+MOST_ERRORS = 30  # considered when labels are recommended
 PRIOR_ERRORS = 2.0  # errors, as expected, that each class gets in addition to its own
 FEWEST_OF_CLASS = 10  # labels of a class from which on its estimate is called one
 
@@ -562,9 +563,8 @@ def _labels_needed(ranking: Ranking, max_error: float, ratio: float) -> int | No
     size = _pool_size(ranking, max_error)
     ends = _ends(ranking, size)
     expected = np.minimum(ratio * ranking.expected_errors()[ends - 1], 1.0)
-    errors = np.arange(MOST_ERRORS)
-    labels = _labels_for(errors, max_error)
-    passes = bdtr(errors, labels, expected[:, None]) >= PROBABLY
+    labels = _labels_for(max_error)
+    passes = bdtr(np.arange(MOST_ERRORS), labels, expected[:, None]) >= PROBABLY
     possible = passes.any(axis=1)
     if not possible.any():
         return None
@@ -574,14 +574,16 @@ def _labels_needed(ranking: Ranking, max_error: float, ratio: float) -> int | No
     return needed if needed <= size else None
 
 
-def _labels_for(errors: NDArray[np.intp], max_error: float) -> NDArray[np.int64]:
-    """The least number of labels that may have as many errors.
+@lru_cache
+def _labels_for(max_error: float) -> NDArray[np.int64]:
+    """The least numbers of labels that may have no error, one, two, ...
 
-    >>> _labels_for(np.arange(3), 0.05)
+    >>> _labels_for(0.05)[:3]
     array([ 45,  77, 105])
     """
     from scipy.special import bdtr
 
+    errors = np.arange(MOST_ERRORS)
     low = errors.astype(np.int64)  # fails: all would be errors
     high = np.ceil((errors + 1) * 4 / max_error).astype(np.int64)  # passes
     while (high - low > 1).any():
