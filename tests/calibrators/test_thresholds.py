@@ -10,7 +10,6 @@ from pseudocal import InputError, LabelSample
 from pseudocal.calibrators import (
     CANNOT_TELL,
     NONE_OF_THESE,
-    Threshold,
     find_class_thresholds,
     find_threshold,
     refine,
@@ -290,6 +289,29 @@ def test_a_class_with_more_errors_than_expected_needs_more_confidence() -> None:
 
 def test_the_bound_is_that_of_clopper_and_pearson() -> None:
     """With an error rate at the bound, as few errors are seen in 10% of draws."""
-    found = Threshold(0.05, "guaranteed", 0.9, None, False, 0.3, 0.02, labels=150, errors=3)
+    labels = LabelSample(np.arange(150), [1] * 3 + [0] * 147, "random")
+    found = find_threshold(classes(1000), np.full(1000, 0.9), 0.05, labels)
     assert found.bound is not None
     assert binom.cdf(3, 150, found.bound) == pytest.approx(0.1)
+    pool = np.arange(980)
+    found = find_threshold(
+        classes(1000),
+        np.full(1000, 0.9),
+        0.1,
+        LabelSample(pool[:150], [0] * 150, "random", pool=pool),
+    )
+    assert found.bound == pytest.approx(0.02 + 0.98 * (1 - 0.1 ** (1 / 150)))
+
+
+def test_the_tested_thresholds_are_told() -> None:
+    """All but the last pass, from the most confident."""
+    wrong = np.arange(1000) >= 500
+    labels = sample(np.arange(0, 1000, 2), wrong)
+    found = find_threshold(classes(1000), falling(1000), 0.05, labels)
+    *passed, failed = found.candidates
+    assert all(one.bound <= 0.05 for one in passed)
+    assert failed.bound > 0.05
+    coverages = [one.coverage for one in found.candidates]
+    assert coverages == sorted(coverages)
+    assert passed[-1].coverage == found.coverage
+    assert found.bound == passed[-1].bound

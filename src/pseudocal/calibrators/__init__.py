@@ -36,6 +36,7 @@ from pseudocal.calibrators.table import (
     needs_table,
 )
 from pseudocal.calibrators.thresholds import (
+    Candidate,
     ClassThreshold,
     Threshold,
     find_class_thresholds,
@@ -50,6 +51,7 @@ __all__ = [
     "NONE_OF_THESE",
     "PARTS",
     "Calibration",
+    "Candidate",
     "ClassThreshold",
     "Corrected",
     "Ensemble",

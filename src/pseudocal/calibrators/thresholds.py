@@ -62,6 +62,23 @@ PRIOR_ERRORS = 2.0  # errors, as expected, that each class gets in addition to i
 FEWEST_OF_CLASS = 10  # labels of a class from which on its estimate is called one
 
 
+class Candidate(NamedTuple):
+    """A threshold that was tested with labels.
+
+    Attributes:
+        coverage: The fraction of rows that it accepts.
+        labels: The number of labels of these rows.
+        errors: The number of wrong predictions among them.
+        bound: The 90% Clopper-Pearson bound of the error; it passes if this is at most the promise.
+
+    """
+
+    coverage: float
+    labels: int
+    errors: int
+    bound: float
+
+
 @dataclass(frozen=True)
 class Threshold:
     """The confidence from which on predictions are accepted, and what the promise rests on.
@@ -81,6 +98,8 @@ class Threshold:
         errors: The number of wrong predictions among them.
         labels_needed: How many labels, drawn from `threshold_pool`, would probably give a
             guarantee; None if there is one already, or if no number is expected to.
+        candidates: The thresholds that were tested, from the most confident; all but the last
+            passed, or all.
 
     """
 
@@ -94,21 +113,14 @@ class Threshold:
     labels: int = 0
     errors: int = 0
     labels_needed: int | None = None
+    candidates: tuple[Candidate, ...] = ()
 
     @property
     def bound(self) -> float | None:
-        """The upper end of the 90% interval of the error; None without a guarantee.
-
-        >>> round(Threshold(0.05, "guaranteed", 0.9, None, False, 0.3, 0.02, 45).bound, 4)
-        0.0499
-        """
-        from scipy.special import betaincinv
-
+        """The 90% bound of the error of the accepted rows; None without a guarantee."""
         if self.basis != "guaranteed":
             return None
-        if self.errors == self.labels:
-            return 1.0
-        return float(betaincinv(self.errors + 1, self.labels - self.errors, LEVEL))
+        return next(one.bound for one in self.candidates if one.coverage == self.coverage)
 
     def accepts(self, confidence: ArrayLike, agrees: ArrayLike | None = None) -> NDArray[np.bool_]:
         """Which predictions to accept.
@@ -468,13 +480,35 @@ def _guaranteed(ranking: Ranking, max_error: float, checked: _Checked) -> Thresh
     ends, n, k, allowed = ends[enough], n[enough], k[enough], allowed[enough]
     passes = bdtr(k, n, allowed) <= 1 - LEVEL
     passed = int(np.argmin(np.append(passes, False)))  # before the first that fails
+    outside = (max_error - allowed) / (1 - allowed)
+    tested = tuple(
+        Candidate(end / len(ranking), int(labels), int(errors), _upper_bound(errors, labels, other))
+        for end, labels, errors, other in zip(
+            ends.tolist()[: passed + 1], n, k, outside, strict=False
+        )
+    )
     if passed:
-        tested = (int(n[passed - 1]), int(k[passed - 1]))
-        return _threshold(ranking, max_error, "guaranteed", int(ends[passed - 1]), tested)
-    tested = (len(checked), checked.errors)
+        counts = (int(n[passed - 1]), int(k[passed - 1]))
+        end = int(ends[passed - 1])
+        return _threshold(ranking, max_error, "guaranteed", end, counts, candidates=tested)
+    counts = (len(checked), checked.errors)
     ratio = _ratio(checked.errors, checked.expected(ranking), 1.0)
     needed = _labels_needed(ranking, max_error, ratio)
-    return _threshold(ranking, max_error, "none", 0, tested, needed=needed)
+    return _threshold(ranking, max_error, "none", 0, counts, needed=needed, candidates=tested)
+
+
+def _upper_bound(errors: int, labels: int, outside: float) -> float:
+    """The 90% bound of the error, where a fraction of the rows could not be drawn.
+
+    >>> round(_upper_bound(0, 45, outside=0.0), 4)
+    0.0499
+    """
+    from scipy.special import betaincinv
+
+    bound = 1.0
+    if errors < labels:
+        bound = float(betaincinv(errors + 1, labels - errors, LEVEL))
+    return float(outside + (1 - outside) * bound)
 
 
 def _candidates(
@@ -510,9 +544,10 @@ def _threshold(
     max_error: float,
     basis: Basis,
     end: int,
-    tested: tuple[int, int] = (0, 0),
+    counts: tuple[int, int] = (0, 0),
     *,
     needed: int | None = None,
+    candidates: tuple[Candidate, ...] = (),
 ) -> Threshold:
     confidence, if_disagree = ranking.threshold(end)
     expected = None
@@ -526,9 +561,10 @@ def _threshold(
         ranking.agrees is not None,
         end / len(ranking),
         expected,
-        labels=tested[0],
-        errors=tested[1],
+        labels=counts[0],
+        errors=counts[1],
         labels_needed=needed,
+        candidates=candidates,
     )
 
 
