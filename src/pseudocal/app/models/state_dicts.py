@@ -24,9 +24,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from pseudocal.app.models.model import Expects, OpenModel, check_exported
+from pseudocal.app.models.model import Expects, OpenModel, exporting
 from pseudocal.app.models.networks import ARCHITECTURES, ResNet, VisionTransformer
-from pseudocal.arrays import InputError, Inputs
+from pseudocal.arrays import InputError, Inputs, Predictor
 from pseudocal.predictors.torch_module import TorchPredictor
 
 # torchvision's evaluation: the shorter side is resized to the second, the centre is cropped
@@ -84,27 +84,19 @@ HEAD_KINDS = {
 
 
 def open_state_dict(path: Path, architecture: str, *, device: str = "cpu", **_: Any) -> OpenModel:
-    """Open a file of tensors.
-
-    Args:
-        path: the file.
-        architecture: a name in `ARCHITECTURES`.
-        device: where the network runs.
-
-    """
+    """Open a file of tensors."""
     imported = import_classifier(read_state_dict(path), architecture)
     mean, std = imported.normal
     predict = TorchPredictor(imported.network.to(device))
 
-    def export(temperature: float, folder: Path, probe: Inputs) -> list[str]:
-        """Write the tensors under their names; SHOT's three files become one."""
-        content = BytesIO()  # on a full disk torch would abort the process
+    def write(temperature: float, _: Inputs) -> bytes:
+        """The tensors under their names; SHOT's three files become one."""
+        content = BytesIO()
         torch.save(with_temperature(read_state_dict(path), temperature), content)
-        target = folder / "model.pth"
-        target.write_bytes(content.getbuffer())
-        again = open_state_dict(target, architecture)
-        check_exported(again.predict(probe), predict(probe) / temperature, "state dict")
-        return [target.name]
+        return content.getvalue()
+
+    def reopen(target: Path) -> Predictor:
+        return open_state_dict(target, architecture).predict
 
     preprocessing = {"size": (SIDE, SIDE), "edge": EDGE, "mean": mean, "std": std}
     return OpenModel(
@@ -112,7 +104,7 @@ def open_state_dict(path: Path, architecture: str, *, device: str = "cpu", **_: 
         predict=predict,
         expects=Expects((3, SIDE, SIDE), "float32", preprocessing=preprocessing),
         notes=(f"{architecture}: {imported.about}",),
-        export=export,
+        export=exporting("model.pth", predict, write, reopen, "state dict"),
     )
 
 
@@ -154,28 +146,17 @@ class Imported:
 
 
 def read_state_dict(path: str | Path) -> dict[str, Tensor]:
-    """Read tensors by name.
-
-    Of SHOT's and DINE's three files, the one named `..._F...` stands for all.
-
-    Args:
-        path: a file of `torch.save` or safetensors.
-
-    """
+    """Read tensors by name. The file `..._F...` of SHOT and DINE stands for all three."""
     path = Path(path)
-    if re.search(r"_F(?=[_.])", path.name) is None:
+    marked = re.compile(r"_F(?=[_.])")
+    parts = {part: path.with_name(marked.sub(f"_{part}", path.name, count=1)) for part in "FBC"}
+    if not marked.search(path.name) or not all(file.exists() for file in parts.values()):
         return _tensors(path)
-    parts = {
-        part: path.with_name(re.sub(r"_F(?=[_.])", f"_{part}", path.name, count=1))
-        for part in "FBC"
+    return {
+        f"net{part}.{name}": tensor
+        for part, file in parts.items()
+        for name, tensor in _tensors(file).items()
     }
-    if not all(file.exists() for file in parts.values()):
-        return _tensors(path)
-    tensors = {}
-    for part, file in parts.items():
-        for name, tensor in _tensors(file).items():
-            tensors[f"net{part}.{name}"] = tensor
-    return tensors
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
@@ -206,28 +187,14 @@ def _tensors(path: Path) -> dict[str, Tensor]:
 def import_backbone(
     tensors: Mapping[str, Tensor], architecture: str
 ) -> tuple[ResNet | VisionTransformer, tuple[tuple[float, ...], tuple[float, ...]]]:
-    """Return a backbone with these weights, and the mean and standard deviation of its images.
-
-    A head is not used.
-
-    Args:
-        tensors: a state dict, as `read_state_dict` returns it.
-        architecture: a name in `ARCHITECTURES`.
-
-    """
+    """Return a backbone without a head, and the mean and standard deviation of its images."""
     named = _named(tensors)
     backbone = _loaded(_build(architecture), _part(named, "backbone."), architecture)
     return backbone, _normal(named, architecture)  # type: ignore[return-value]
 
 
 def import_classifier(tensors: Mapping[str, Tensor], architecture: str) -> Imported:
-    """Return a whole classifier; what is above the backbone is recognised by its tensors.
-
-    Args:
-        tensors: a state dict, as `read_state_dict` returns it.
-        architecture: a name in `ARCHITECTURES`.
-
-    """
+    """Return a whole classifier; what is above the backbone is recognised by its tensors."""
     named = _named(tensors)
     backbone = _build(architecture)
     _loaded(backbone, _part(named, "backbone."), architecture)
@@ -280,11 +247,6 @@ def with_temperature(tensors: Mapping[str, Tensor], temperature: float) -> dict[
     >>> kept = with_temperature({"fc.weight": torch.ones(2, 3), "conv1.weight": torch.ones(1)}, 2.0)
     >>> kept["fc.weight"][0], kept["conv1.weight"]
     (tensor([0.5000, 0.5000, 0.5000]), tensor([1.]))
-
-    Args:
-        tensors: a state dict, as `read_state_dict` returns it.
-        temperature: the temperature.
-
     """
     ours = {original: name for name, (original, _) in _named(tensors).items()}
     divided = dict(tensors)
@@ -322,10 +284,7 @@ def _part(named: Named, prefix: str) -> Named:
 
 
 def _bottleneck(named: Named) -> Named:
-    """Return the tensors of the bottleneck.
-
-    TLlib numbers its layers from 0, or from 2 in older versions.
-    """
+    """The tensors of the bottleneck. TLlib numbers its layers from 0, older versions from 2."""
     numbered = _part(named, "relu-bottleneck.")
     order = sorted({int(name.partition(".")[0]) for name in numbered})
     renamed = {
@@ -343,10 +302,7 @@ def _build(architecture: str) -> ResNet | VisionTransformer:
 
 
 def _loaded(module: nn.Module, given: Named, what: str) -> nn.Module:
-    """Load tensors into a module.
-
-    A shape that differs, a tensor that is missing and a layer too many are refused.
-    """
+    """Load tensors into a module; refuse other shapes, missing tensors and further layers."""
     wanted = module.state_dict()
     for name, own in wanted.items():
         if name in given and given[name][1].shape != own.shape:
@@ -371,10 +327,7 @@ def _loaded(module: nn.Module, given: Named, what: str) -> nn.Module:
 
 
 def _normal(named: Named, architecture: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return how images are normalised.
-
-    As for ImageNet, but for timm's ViTs, whose images lie between -1 and 1.
-    """
+    """Mean and standard deviation as for ImageNet; timm's ViTs take images from -1 to 1."""
     timm = any(
         name.startswith("blocks.") or name.endswith(".attn.qkv.weight")
         for name, _ in named.values()
