@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from pseudocal.app.job import Sampling
-from pseudocal.app.label_files import read_labels, shown_classes
+from pseudocal.app.label_files import read_labels
 from pseudocal.app.publishing import publishing
+from pseudocal.app.report import Report, write_report
 from pseudocal.app.report.predictions import (
     Confidences,
     default_table,
@@ -18,9 +21,10 @@ from pseudocal.app.report.predictions import (
     row_table,
     writing_predictions,
 )
-from pseudocal.app.run import THRESHOLD, Run
+from pseudocal.app.run import REPORT, THRESHOLD, Run
 from pseudocal.app.thresholds import RunThreshold, predictions_of, threshold_of
 from pseudocal.calibrators import Calibration
+from pseudocal.files import own_file
 
 CLASSES_SHOWN = 20  # lines of the table by class in the terminal
 
@@ -71,7 +75,7 @@ def threshold(
 
 
 def write_accepted(run: Run, calibration: Calibration, found: RunThreshold, folder: Path) -> None:
-    """Write `threshold.json`, and the predictions with a column `accept`, into `folder`."""
+    """Write `threshold.json`, the predictions with a column `accept`, and the report."""
     predicted, confidence, second = predictions_of(run, calibration.temperature)
     agrees = None
     if found.agreement and second is not None:
@@ -84,6 +88,10 @@ def write_accepted(run: Run, calibration: Calibration, found: RunThreshold, fold
             table = row_table(record.names[rows], seen, record.classes)
             write(table | {"accept": accepted[rows]})
     found.save(folder / THRESHOLD)
+    report = folder / REPORT if (folder / REPORT).exists() else run.folder / REPORT
+    if os.path.lexists(report):  # saved outputs have none before `refine`
+        loaded = Report.load(own_file(report.parent, REPORT))
+        write_report(replace(loaded, threshold=found), folder)
 
 
 def threshold_lines(found: RunThreshold, run: Run) -> Iterator[str]:
@@ -93,11 +101,10 @@ def threshold_lines(found: RunThreshold, run: Run) -> Iterator[str]:
     if found.classes:
         lights = Counter(line.light for line in found.classes)
         yield "by class: " + ", ".join(f"{count} {light}" for light, count in lights.items())
-        names = shown_classes(run.record.classes, run.logits.shape[1])
         for line in found.classes[:CLASSES_SHOWN]:
             least = "nothing" if line.confidence is None else f"from {line.confidence:.3f}"
             yield (
-                f"  {names[line.number]}: {least}, {line.coverage:.1%} accepted, {line.light} "
+                f"  {line.name}: {least}, {line.coverage:.1%} accepted, {line.light} "
                 f"({line.labels} labels)"
             )
         if len(found.classes) > CLASSES_SHOWN:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -95,6 +96,7 @@ class ClassLine:
 
     Attributes:
         number: the predicted class.
+        name: its name, or its number.
         light: "guaranteed", "estimated" or "not enough labels".
         confidence: the least accepted confidence; None if nothing is accepted.
         if_disagree: the same where a second model predicts another class.
@@ -104,6 +106,7 @@ class ClassLine:
     """
 
     number: int
+    name: str
     light: str
     confidence: float | None
     if_disagree: float | None
@@ -174,6 +177,7 @@ def threshold_of(
         classes = tuple(
             ClassLine(
                 one.number,
+                _name_of(one.number, run.record.classes),
                 one.light,
                 one.threshold.confidence,
                 one.threshold.if_disagree,
@@ -193,6 +197,10 @@ def threshold_of(
         classes=classes,
         promise=promise(found, given, exact=sampling != "stratified" and not same_labels),
     )
+
+
+def _name_of(number: int, classes: Sequence[str]) -> str:
+    return classes[number] if number < len(classes) else str(number)
 
 
 def check_classifier(run: Run) -> None:

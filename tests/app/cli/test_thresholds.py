@@ -13,6 +13,7 @@ import pytest
 
 from pseudocal import LabelSample, rows_to_label
 from pseudocal.app import Run
+from pseudocal.app.report import Report
 from pseudocal.app.run import LABEL_TABLE
 from pseudocal.calibrators import find_threshold, threshold_pool
 from pseudocal.calibrators.confidence import confidences
@@ -184,6 +185,8 @@ def test_refine_finds_the_threshold_too(pseudocal, out, truth, tmp_path):
     assert "a probability of about 90%" in content["promise"]
     assert content["promise"] in done.out
     assert content["temperature"] == Run.open(out).calibration().temperature
+    assert content["promise"] in (out / "report.html").read_text(encoding="utf-8")
+    assert Report.load(out / "report.json").threshold.confidence == content["confidence"]
     chosen = accepted(out)
     assert chosen.mean() == content["coverage"]
     wrong = np.load(out / "logits.npy").argmax(axis=1) != truth
@@ -224,6 +227,8 @@ def test_a_second_model_ranks_first_where_it_agrees(pseudocal, tmp_path, monkeyp
     chosen = accepted(out)
     np.testing.assert_array_equal(chosen, confidence >= least)
     assert chosen.any()
+    assert content["promise"] in (out / "report.html").read_text(encoding="utf-8")
+    assert Report.load(out / "report.json").threshold.coverage == content["coverage"]
     done = pseudocal("threshold", out, "--max-error", "10%", "--one-model")
     assert rule(out)["agreement"] is False
     np.testing.assert_array_equal(accepted(out), confidence >= rule(out)["confidence"])
