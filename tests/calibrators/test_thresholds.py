@@ -287,6 +287,19 @@ def test_a_class_with_more_errors_than_expected_needs_more_confidence() -> None:
     assert first.threshold.confidence < second.threshold.confidence
 
 
+def test_a_class_accepts_nothing_below_the_pool() -> None:
+    """Labels of the pool say nothing of the rows below it, though few of them are wrong."""
+    predicted = np.repeat([0, 1], 500)
+    confidence = np.tile(np.linspace(0.9, 0.3, 500), 2)
+    pool = np.flatnonzero(confidence > 0.8)
+    rows = pool[::4]
+    labels = LabelSample(rows, predicted[rows], "random", pool=pool)
+    for found in find_class_thresholds(predicted, confidence, 0.05, labels):
+        assert found.light == "estimated"
+        assert found.threshold.confidence is not None
+        assert found.threshold.confidence > 0.8
+
+
 def test_the_bound_is_that_of_clopper_and_pearson() -> None:
     """With an error rate at the bound, as few errors are seen in 10% of draws."""
     labels = LabelSample(np.arange(150), [1] * 3 + [0] * 147, "random")

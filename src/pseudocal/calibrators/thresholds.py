@@ -234,7 +234,7 @@ def find_class_thresholds(
     A class with enough labels gets a guarantee, which holds with 90% for each class by itself. Any
     other class gets an estimate: 1 - confidence times the class's ratio of observed to expected
     errors. The ratio is shrunk towards that of all classes, as if each class had two more expected
-    errors that behave like all classes.
+    errors that behave like all classes. It accepts no row below those that labels were drawn from.
 
     Fifty labels for class 0, all right, and one for class 1, wrong, at confidences of 98%. Overall,
     1 error was seen and 51 * 0.02 = 1.02 were expected, so the ratio is (1 + 2) / (1.02 + 2) = 0.99.
@@ -271,7 +271,9 @@ def find_class_thresholds(
             light = "not enough labels"
             if len(its_labels) >= FEWEST_OF_CLASS:
                 light = "estimated"
-            threshold = _estimated(of_class, max_error, ratio)
+            outside = np.flatnonzero(~its_labels.drawn_from[of_class.order])
+            most = int(outside[0]) if len(outside) else len(of_class)
+            threshold = _estimated(of_class, max_error, ratio, most=most)
         found.append(ClassThreshold(int(number), light, threshold, len(its_labels), ratio))
     return found
 
@@ -462,10 +464,17 @@ class _Checked:
 # ------------------------------------------------------------------------------ the promise
 
 
-def _estimated(ranking: Ranking, max_error: float, ratio: float = 1.0) -> Threshold:
-    """The threshold by the confidence alone, whose errors are multiplied by a ratio."""
+def _estimated(
+    ranking: Ranking, max_error: float, ratio: float = 1.0, *, most: int | None = None
+) -> Threshold:
+    """The threshold by the confidence alone, whose errors are multiplied by a ratio.
+
+    At most the first `most` rows are accepted: below them no label was drawn, so that the ratio
+    says nothing.
+    """
     expected = np.minimum(ratio * ranking.expected_errors(), 1.0)[ranking.ends - 1]
-    possible = np.flatnonzero(expected <= max_error)
+    reached = len(ranking) if most is None else most
+    possible = np.flatnonzero((expected <= max_error) & (ranking.ends <= reached))
     end = int(ranking.ends[possible[-1]]) if len(possible) else 0
     needed = _labels_needed(ranking, max_error, ratio)
     return _threshold(ranking, max_error, "estimated" if end else "none", end, needed=needed)

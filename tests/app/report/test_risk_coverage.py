@@ -47,9 +47,9 @@ def test_estimate_measurement_and_guarantee_stand_together(made):
     assert lines["guaranteed"] == [(0.3, 0.038), (0.4, 0.0497)]  # the last one failed
     html = page(report)
     assert "At most 5% of the accepted predictions are wrong." in html
-    assert "Accepted are 40% of the inputs" in html.replace("40.0%", "40%")
+    assert "40.0% of the inputs are accepted" in html
     assert "87.65%" in html
-    assert "upper bound of the error, from 100 labels" in html
+    assert "the 90% upper bound of the error, from 100 labels" in html
     assert "not enough labels" in html
     assert "a <b> class" not in html
 
@@ -63,7 +63,7 @@ def test_without_a_guarantee_none_is_drawn(made):
     assert set(dict(figure.lines)) == {"after", "measured"}
     html = page(replace(report, threshold=nothing))
     assert "Nothing is accepted." in html
-    assert "Accepted are" not in html
+    assert "inputs are accepted" not in html
 
 
 def test_a_report_with_a_threshold_is_saved_and_loaded(made, tmp_path):
