@@ -3,6 +3,7 @@
 from pseudocal.extras import MissingExtraError
 
 try:
+    from pseudocal.app.accept import threshold
     from pseudocal.app.inputs.blocks import Shard, shards
     from pseudocal.app.job import Job
     from pseudocal.app.labelling import label
@@ -29,4 +30,5 @@ __all__ = [
     "refine",
     "render",
     "shards",
+    "threshold",
 ]

@@ -18,6 +18,8 @@ from typing import Annotated, Any, Literal, cast
 
 import typer
 
+from pseudocal.app.accept import threshold as find_threshold
+from pseudocal.app.accept import threshold_lines
 from pseudocal.app.cli_bench import bench, train
 from pseudocal.app.errors import INTERRUPTED, USAGE, VERDICT_CODES, explain
 from pseudocal.app.job import ImageSettings, Job, Sampling, read_job
@@ -53,7 +55,8 @@ from pseudocal.app.outputs import collect_outputs, compare_reports, load_calibra
 from pseudocal.app.outputs import evaluate as evaluate_files
 from pseudocal.app.pipeline import Steps, calibrate_steps, refine_steps
 from pseudocal.app.progress import print_result, score_lines, show_progress
-from pseudocal.app.run import LABEL_TABLE, Run
+from pseudocal.app.records import to_plain
+from pseudocal.app.run import LABEL_TABLE, THRESHOLD, Run
 from pseudocal.arrays import InputError
 from pseudocal.batches import DEFAULT_BATCH_SIZE
 from pseudocal.calibrators import PseudoCal
@@ -412,6 +415,8 @@ def _finish(steps: Steps, *, quiet: bool, as_json: bool, exit_code: bool) -> Non
     """Run steps, print the result, and end with the exit code of its verdict if asked to."""
     result = show_progress(steps, quiet=quiet)
     print_result(result, quiet=quiet, as_json=as_json)
+    if result.threshold is not None and not quiet and not as_json:
+        typer.echo("\n".join(threshold_lines(result.threshold, Run.open(result.out))))
     if exit_code:
         raise typer.Exit(VERDICT_CODES[result.calibration.verdict or "apply"])
 
@@ -426,6 +431,13 @@ def _finish(steps: Steps, *, quiet: bool, as_json: bool, exit_code: bool) -> Non
 def label(
     target: RunOrOutputs,
     n: Annotated[int, option("-n", help="inputs to label", min=1, show_default=True)] = 50,
+    for_threshold: Annotated[
+        str | None,
+        option(
+            metavar="ERROR",
+            help="draw inputs to decide on a threshold with at most this error, such as 5%",
+        ),
+    ] = None,
     classes: Classes = None,
     trust_paths: TrustPaths = False,
     out: SavedOut = None,
@@ -438,12 +450,18 @@ def label(
     names = names_in(classes)
     saved = {"inputs": inputs, "output_type": output_type, "binary": binary, "field": field}
     folder = _run_folder(target, out, saved, names)
-    page = write_labelling_page(folder, n, classes=names, trust_paths=trust_paths)
+    most = None if for_threshold is None else fraction(for_threshold)
+    page = write_labelling_page(
+        folder, n, for_threshold=most, classes=names, trust_paths=trust_paths
+    )
     typer.echo(f"{page}: {n:,} to label; open it in a browser, label, save labels.csv")
     typer.echo(f"{folder / LABEL_TABLE}: the same as a table, to fill in elsewhere")
     if not Run.open(folder).record.classes:
         typer.echo("warning: no class names; pass --classes FILE")
-    typer.echo(f"then: pseudocal refine {folder} labels.csv")
+    if for_threshold is None:
+        typer.echo(f"then: pseudocal refine {folder} labels.csv")
+    else:
+        typer.echo(f"then: pseudocal threshold {folder} labels.csv --max-error {for_threshold}")
 
 
 @app.command(
@@ -457,6 +475,10 @@ def refine(
     ],
     classes: Classes = None,
     sampling: SamplingOption = "stratified",
+    max_error: Annotated[
+        str | None,
+        option(help="also find the threshold with at most this error, such as 5%"),
+    ] = None,
     trust_model: Annotated[
         bool,
         option("--trust-model", help="open .pt2 and TorchScript again: such files can run code"),
@@ -482,11 +504,43 @@ def refine(
         folder,
         labels,
         sampling=sampling,
+        max_error=None if max_error is None else fraction(max_error),
         trust=trust_model,
         trust_paths=trust_paths,
         device=device,
     )
     _finish(steps, quiet=quiet, as_json=as_json, exit_code=exit_code)
+
+
+@app.command(
+    epilog=epilog("pseudocal threshold out/ labels.csv --max-error 5%"),
+    short_help="Accept only confident predictions, with a promise.",
+)
+def threshold(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="folder that calibrate wrote")],
+    max_error: Annotated[
+        str, option(help="fraction of the accepted predictions that may be wrong, such as 5%")
+    ],
+    labels: Annotated[
+        Path | None,
+        typer.Argument(
+            help="labels, best of inputs drawn by label --for-threshold; none: estimate"
+        ),
+    ] = None,
+    sampling: SamplingOption = "stratified",
+    one_model: Annotated[
+        bool, option("--one-model", help="rank by confidence alone; the second model is not used")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find the confidence above which at most ERROR of the predictions are wrong."""
+    most = fraction(max_error)
+    found = find_threshold(out, labels, max_error=most, sampling=sampling, one_model=one_model)
+    if as_json:
+        typer.echo(json.dumps(to_plain(found)))
+        return
+    typer.echo("\n".join(threshold_lines(found, Run.open(out))))
+    typer.echo(f"{out / THRESHOLD}: for a service; predictions have a column accept")
 
 
 def _run_folder(

@@ -14,6 +14,7 @@ import numpy as np
 from pseudocal.app.inputs.tables import NUMBER, check_regular, plain_cell
 from pseudocal.app.job import Sampling
 from pseudocal.app.run import Run, pixel_name
+from pseudocal.app.thresholds import ThresholdDraw
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.labels import (
     CANNOT_TELL,
@@ -26,6 +27,7 @@ from pseudocal.calibrators.labels import (
 NOT_A_CLASS = ("cannot tell", "none of these")  # labels that are no class
 NO_CLASS = dict(zip(NOT_A_CLASS, (CANNOT_TELL, NONE_OF_THESE), strict=True))
 OTHER_LABELS = " and ".join(f'"{label}"' for label in NOT_A_CLASS) + " are allowed too"
+SAMPLING_COLUMN = "sampling"  # how an input was drawn, if it was drawn to decide on a threshold
 SEPARATORS = (",", ";", "\t")
 PROBLEMS_SHOWN = 5
 CLASSES_SHOWN = 10
@@ -39,6 +41,7 @@ class LabelLine:
     line: int  # from one
     name: str  # the input, as the predictions call it; of a pixel, its `pixel_name`
     text: str  # what is written as the label
+    sampling: str = ""  # how the input was drawn, if the file says so
 
 
 def label_columns(*, pixels: bool) -> tuple[str, ...]:
@@ -64,8 +67,14 @@ def label_lines(path: Path, *, pixels: bool = False) -> list[LabelLine]:
         header = [cell.strip().lower() for cell in rows[0][1]] if rows else []
         if all(header.count(column) == 1 for column in wanted):
             *where, said = (header.index(column) for column in wanted)
+            drawn = header.index(SAMPLING_COLUMN) if SAMPLING_COLUMN in header else None
             return [
-                LabelLine(line, _name(*(row[at] for at in where)), row[said].strip())
+                LabelLine(
+                    line,
+                    _name(*(row[at] for at in where)),
+                    row[said].strip(),
+                    "" if drawn is None else row[drawn].strip(),
+                )
                 for line, row in rows[1:]
             ]
     if problems:
@@ -159,7 +168,7 @@ def read_label_lines(
                 how = f"as {given.text[:80]!r} and not {other.text[:80]!r}"
             problems.append(f"{where}{name[:80]!r} {how}, which line {other.line} has already")
             continue
-        found[name] = (LabelLine(given.line, name, given.text), label)
+        found[name] = (LabelLine(given.line, name, given.text, given.sampling), label)
     if len(problems) > PROBLEMS_SHOWN:
         problems[PROBLEMS_SHOWN:] = [f"and {len(problems) - PROBLEMS_SHOWN} more"]
     if problems:
@@ -200,9 +209,27 @@ def read_labels(path: Path, run: Run, sampling: Sampling) -> LabelSample:
     given.sort(key=lambda one: number[one[0].name])
     rows = np.array([number[line.name] for line, _ in given])
     labels = np.array([label for _, label in given])
+    lines = [line for line, _ in given]
+    draw = _threshold_draw(lines, path)
+    if draw is not None:
+        chosen, pool = draw.rows(run, len(rows))
+        _check_chosen(lines, rows, chosen, run, path)
+        return LabelSample(rows, labels, "random", pool=pool)
     if sampling == "stratified":
-        _check_chosen([line for line, _ in given], rows, run, path)
+        chosen = rows_to_label(run.logits, len(rows), groups=run.groups)
+        _check_chosen(lines, rows, chosen, run, path)
     return LabelSample(rows, labels, sampling)
+
+
+def _threshold_draw(lines: Sequence[LabelLine], path: Path) -> ThresholdDraw | None:
+    """How the inputs were drawn to decide on a threshold; None if they were not."""
+    draws = {ThresholdDraw.parse(line.sampling) for line in lines}
+    if len(draws) > 1:
+        raise InputError(
+            f"expected inputs that were drawn in one way in {path}, got several in the column "
+            f"{SAMPLING_COLUMN}: keep each in a file of its own"
+        )
+    return draws.pop()
 
 
 def check_unique(names: Sequence[str], where: Path) -> None:
@@ -212,9 +239,10 @@ def check_unique(names: Sequence[str], where: Path) -> None:
         raise InputError(f"two inputs of {where} are called {twice[0]!r}: give them unique names")
 
 
-def _check_chosen(given: list[LabelLine], rows: RowNumbers, run: Run, path: Path) -> None:
+def _check_chosen(
+    given: list[LabelLine], rows: RowNumbers, chosen: RowNumbers, run: Run, path: Path
+) -> None:
     """Refuse labels that are no sample: others than those of the first inputs of the page."""
-    chosen = rows_to_label(run.logits, len(rows), groups=run.groups)
     others = [line for line, ours in zip(given, np.isin(rows, chosen), strict=True) if not ours]
     if not others:
         return

@@ -17,6 +17,7 @@ from pseudocal.app.inputs.tables import ARRAYS, AT_START, NUMBER, WITHIN, csv_ce
 from pseudocal.app.inputs.texts import NO_INPUTS, read_descriptions
 from pseudocal.app.label_files import (
     NOT_A_CLASS,
+    SAMPLING_COLUMN,
     KnownNames,
     as_unicode,
     check_unique,
@@ -29,6 +30,7 @@ from pseudocal.app.publishing import publishing
 from pseudocal.app.report.images import as_frame, image_within, marked_within
 from pseudocal.app.report.page import templates
 from pseudocal.app.run import LABEL_PAGE, LABEL_TABLE, Run, RunRecord, save_record
+from pseudocal.app.thresholds import ThresholdDraw, check_classifier
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.labels import RowNumbers, rows_to_label
 from pseudocal.files import brief, own_file, replacing
@@ -63,7 +65,9 @@ class ToLabel:
     cells: tuple[tuple[str, str], ...] = ()
 
 
-def write_labelling_page(path: Path, chosen: Sequence[ToLabel], classes: Sequence[str]) -> None:
+def write_labelling_page(
+    path: Path, chosen: Sequence[ToLabel], classes: Sequence[str], *, sampling: str = ""
+) -> None:
     """Write a page that shows one input after another and saves the labels as `labels.csv`.
 
     >>> from tempfile import TemporaryDirectory
@@ -77,6 +81,7 @@ def write_labelling_page(path: Path, chosen: Sequence[ToLabel], classes: Sequenc
         path: the file.
         chosen: what to label, in this order.
         classes: the names of the classes, in the model's order.
+        sampling: how the inputs were drawn, if `labels.csv` has to say so.
 
     """
     counts = Counter((one.name, one.pixel) for one in chosen)
@@ -103,6 +108,7 @@ def write_labelling_page(path: Path, chosen: Sequence[ToLabel], classes: Sequenc
             "classes": _told_apart([as_unicode(name) for name in classes]),
             "labels": labels,
             "others": NOT_A_CLASS,
+            "sampling": sampling,
             "guards": {"start": AT_START, "within": WITHIN},
         },
         style=style,
@@ -167,7 +173,12 @@ def _content_hash(text: str) -> str:
 
 
 def label(
-    out: Path | str, n: int = 50, *, classes: Iterable[str] = (), trust_paths: bool = False
+    out: Path | str,
+    n: int = 50,
+    *,
+    for_threshold: float | None = None,
+    classes: Iterable[str] = (),
+    trust_paths: bool = False,
 ) -> Path:
     """Choose inputs for a person to label, and write a page and a table for it.
 
@@ -177,6 +188,9 @@ def label(
     Args:
         out: the folder that `calibrate` wrote. Nothing is predicted again.
         n: how many inputs to label.
+        for_threshold: draw inputs that could be accepted if at most this fraction of the accepted
+            predictions may be wrong. Their labels decide on a threshold (`pseudocal.app.threshold`);
+            they do not represent all inputs, so `refine` refuses them.
         classes: the names of the classes, if the run was given none or others; they are kept.
         trust_paths: whether to read files that the folder names outside itself, if somebody else
             wrote it.
@@ -194,28 +208,46 @@ def label(
             run = Run(out, replace(run.record, classes=names_given))
             save_record(aside, run.record)
         check_unique(run.record.names, out)
-        rows = rows_to_label(run.logits, n, groups=run.groups)
+        rows, sampling = _chosen(run, n, for_threshold)
         names = [run.row_names[row] for row in rows]
         table = own_file(out, LABEL_TABLE)
         earlier = _earlier_labels(table, names, pixels=run.pixels is not None)
         chosen = _to_label(run, rows)
         page_classes = shown_classes(run.record.classes, run.logits.shape[1])
-        write_labelling_page(aside / LABEL_PAGE, chosen, page_classes)
-        _write_table(aside / LABEL_TABLE, run, chosen, [earlier.get(name, "") for name in names])
+        write_labelling_page(aside / LABEL_PAGE, chosen, page_classes, sampling=sampling)
+        labels = [earlier.get(name, "") for name in names]
+        _write_table(aside / LABEL_TABLE, run, chosen, labels, sampling)
     return out / LABEL_PAGE
 
 
-def _write_table(path: Path, run: Run, chosen: Sequence[ToLabel], labels: Sequence[str]) -> None:
+def _chosen(run: Run, n: int, for_threshold: float | None) -> tuple[RowNumbers, str]:
+    """The rows to label, and how they were drawn, as the labels file says it."""
+    if for_threshold is None:
+        return rows_to_label(run.logits, n, groups=run.groups), ""
+    check_classifier(run)
+    draw = ThresholdDraw.now(run, for_threshold)
+    return draw.rows(run, n)[0], str(draw)
+
+
+def _write_table(
+    path: Path, run: Run, chosen: Sequence[ToLabel], labels: Sequence[str], sampling: str
+) -> None:
     """Write the same as a table, with the labels of an earlier one."""
     cells = [one.cells for one in chosen]
     if _is_array(run.record):  # whose numbers say nothing to a person
         cells = [()] * len(chosen)
-    header = (*label_columns(pixels=run.pixels is not None), *(column for column, _ in cells[0]))
+    drawn = [sampling] if sampling else []
+    header = [
+        *label_columns(pixels=run.pixels is not None),
+        *([SAMPLING_COLUMN] if sampling else []),
+        *(column for column, _ in cells[0]),
+    ]
     with path.open("w", newline="", encoding="utf-8") as file:
         file.write(",".join(map(csv_cell, header)) + "\n")
         for one, text, values in zip(chosen, labels, cells, strict=True):
             spot = [str(number) for number in one.pixel or ()]
-            row = [csv_cell(one.name), *spot, csv_cell(text), *(csv_cell(v) for _, v in values)]
+            texts = [text, *drawn, *(value for _, value in values)]
+            row = [csv_cell(one.name), *spot, *map(csv_cell, texts)]
             file.write(",".join(row) + "\n")
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from pseudocal.app.accept import write_accepted
 from pseudocal.app.collect import Models, collect, open_models, plan
 from pseudocal.app.export import reopen_model, why_not_exported
 from pseudocal.app.job import DEFAULT_METHOD, ImageSettings, Job, Note, Sampling, Tick
@@ -22,6 +23,7 @@ from pseudocal.app.models.files import OutputType
 from pseudocal.app.publishing import publishing
 from pseudocal.app.render import Result, render
 from pseudocal.app.run import COLLECTED, JOB, LABEL_PAGE, Run
+from pseudocal.app.thresholds import threshold_of
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal, uncalibrated
 from pseudocal.calibrators.labels import LabelSample
@@ -99,6 +101,7 @@ def refine_steps(
     labels: Path,
     *,
     sampling: Sampling = "stratified",
+    max_error: float | None = None,
     trust: bool = False,
     trust_paths: bool = False,
     device: str = "cpu",
@@ -107,6 +110,11 @@ def refine_steps(
     with publishing(out, keep=(*COLLECTED, LABEL_PAGE)) as aside:
         run = Run.open(out, trust_paths=trust_paths)
         given = read_labels(labels, run, sampling)
+        if given.pool is not None:
+            raise InputError(
+                f"expected labels that represent all inputs, got labels drawn for a threshold in "
+                f"{labels}: run pseudocal threshold {out} {labels}"
+            )
         calibration = conclude(run, given)
         model = None
         if calibration.refused is None:
@@ -116,6 +124,11 @@ def refine_steps(
             if reason is not None:
                 yield Note(reason)
         result = render(run, calibration, aside, model=model, labels=given)
+        if max_error is not None:
+            temperature = calibration.temperature
+            found = threshold_of(run, temperature, max_error, given, same_labels=True)
+            write_accepted(run, calibration, found, aside)
+            result = replace(result, threshold=found)
     return _published(result, out)
 
 
@@ -257,6 +270,7 @@ def refine(
     labels: str | Path,
     *,
     sampling: Sampling = "stratified",
+    max_error: float | None = None,
     trust: bool = False,
     trust_paths: bool = False,
     device: str = "cpu",
@@ -272,6 +286,8 @@ def refine(
         labels: a table with the columns `file` and `label`, of pixels also `y` and `x`. A label is
             a class, "cannot tell" or "none of these".
         sampling: how these inputs were drawn: "stratified" by `label`, or "random" by someone else.
+        max_error: the fraction of the accepted predictions that may be wrong, to find the threshold
+            as well; None to find none.
         trust: whether the file of the model, which is exported again, may run code.
         trust_paths: whether to read files that the folder names outside itself, if somebody else
             wrote it.
@@ -282,6 +298,7 @@ def refine(
         Path(out),
         Path(labels),
         sampling=sampling,
+        max_error=max_error,
         trust=trust,
         trust_paths=trust_paths,
         device=device,

@@ -12,6 +12,7 @@
 | `probe.npy` | two inputs, to check an exported model |
 | `job.toml` | all settings, to repeat the run |
 | `calibration.json`, `report.json`, `report.html`, `predictions.*`, `model*` | results |
+| `threshold.json` | which predictions to accept, and what that promises |
 | `label.html`, `to-label.csv` | the labelling page and its table |
 
 Nobody else knows a file name. `publishing.py` lets the files appear all at once.
@@ -45,7 +46,7 @@ from pseudocal.app.models.model import SECOND_ONLY
 from pseudocal.app.pixels import PixelSample, load_shown_maps
 from pseudocal.app.records import decode_json, encode_json
 from pseudocal.arrays import InputError, Inputs, Logits, Maps, check_rows
-from pseudocal.calibrators import Calibration, PseudoCal
+from pseudocal.calibrators import Calibration, PseudoCal, uncalibrated
 from pseudocal.calibrators.calibration import versions
 from pseudocal.calibrators.evidence import Evidence, check_packed
 from pseudocal.files import allocate_array, brief, is_inside, own_file, replacing
@@ -61,6 +62,7 @@ JOB = "job.toml"
 CALIBRATION = "calibration.json"
 REPORT = "report.json"
 PAGE = "report.html"
+THRESHOLD = "threshold.json"
 LABEL_PAGE = "label.html"
 LABEL_TABLE = "to-label.csv"
 PARTS = "parts"  # the folder of blocks that workers have collected, until they are joined
@@ -81,6 +83,7 @@ RENDERED = (
     CALIBRATION,
     REPORT,
     PAGE,
+    THRESHOLD,
     "predictions.csv",
     "predictions.parquet",
     *MODEL_FILES,
@@ -350,6 +353,12 @@ class Run:
     def calibration(self) -> Calibration:
         """The calibration that was rendered last."""
         return Calibration.load(own_file(self.folder, CALIBRATION))
+
+    def calibration_in_force(self) -> Calibration:
+        """The calibration that was rendered last; T = 1 for saved outputs before `refine`."""
+        if self.record.saved and not os.path.lexists(self.folder / CALIBRATION):
+            return uncalibrated()
+        return self.calibration()
 
 
 def pixel_name(name: str, y: object, x: object) -> str:

@@ -42,6 +42,8 @@ ELSEWHERE = {
     "pseudocal calibrate pipeline.skops": "a model of tables: tests/app/cli/test_tables_page.py",
     "pseudocal label pipeline/": "a model of tables: tests/app/cli/test_tables_page.py",
     "pseudocal refine pipeline/": "a model of tables: tests/app/cli/test_tables_page.py",
+    "pseudocal label calibrated/ --for-threshold": "more inputs: tests/app/cli/test_thresholds.py",
+    "pseudocal threshold calibrated/": "more inputs: tests/app/cli/test_thresholds.py",
     "pseudocal calibrate model.onnx s3://": "a cluster and a bucket: tests/app/cli/test_ray.py",
     "pseudocal calibrate model.onnx shards/": "a cluster: tests/app/cli/test_ray.py",
 }

@@ -244,6 +244,7 @@ class Hostile:
             "compare": ("report", self.out, self.run.out, "-o", other),
             "label": ("label", self.out, "-n", 12, *more),
             "refine": ("refine", self.out, self.run.labels, *more),
+            "threshold": ("threshold", self.out, "--max-error", "10%"),
             "evaluate": ("evaluate", z, y, "--calibration", self.out / "calibration.json"),
             "apply": ("apply", self.out / "calibration.json", z, "-o", self.place / "p.npy"),
             "job": ("calibrate", "--job", self.out / "job.toml", "-o", self.out),

@@ -24,6 +24,7 @@ from pseudocal.app.run import PAGE, REPORT
 from pseudocal.extras import require
 from pseudocal.files import replacing
 
+CLASSES_SHOWN = 60  # thresholds by class, like the classes themselves
 KNOWN_TASKS = {"huggingface": "image-classification", "huggingface-text": "text-classification"}
 
 
@@ -44,9 +45,19 @@ def page(report: Report) -> str:
         confidences=figures.histogram(report),
         diagrams=figures.reliability_diagrams(report),
         risk=figures.risk_coverage(report),
+        threshold_rows=_threshold_rows(report),
         intervals=any(one.interval is not None for one in diagrams.before.filled()),
     )
     return html
+
+
+def _threshold_rows(report: Report) -> list[tuple[str, ...]]:
+    """The thresholds by class."""
+    rows: list[tuple[str, ...]] = []
+    for line in () if report.threshold is None else report.threshold.classes[:CLASSES_SHOWN]:
+        least = "-" if line.confidence is None else f"≥ {100 * line.confidence:.3g}%"
+        rows.append((line.name, line.light, least, f"{line.coverage:.1%}", str(line.labels)))
+    return rows
 
 
 @cache
@@ -68,6 +79,7 @@ def templates() -> dict[str, Any]:
         "number": wording.number,
         "percent": wording.percent,
         "points": wording.points,
+        "table_rows": figures.table_rows,
         "seconds": wording.seconds,
     }
     environment.globals |= {

@@ -200,6 +200,9 @@ def _arrow(pa: Any, column: list[str] | NDArray[Any]) -> Any:
         return pa.Array.from_buffers(
             pa.string(), len(texts), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
         )
+    if column.dtype == bool:
+        bits = np.packbits(column, bitorder="little")
+        return pa.Array.from_buffers(pa.bool_(), len(column), [None, pa.py_buffer(bits)])
     whole = np.issubdtype(column.dtype, np.integer)
     kind = pa.int32() if whole else pa.float32()
     flat = np.ascontiguousarray(column, dtype=np.int32 if whole else np.float32).ravel()

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pseudocal.app.records import decode_json, encode_json
 from pseudocal.app.report.wording import Fact, Headline
 from pseudocal.app.run import AboutData, AboutModel, Timing
+from pseudocal.app.thresholds import RunThreshold
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.measured import Measured
 from pseudocal.calibrators.trust import Trust
@@ -206,6 +207,7 @@ class Report:
     settings: dict[str, Any]  # all that is needed to repeat the calibration
     versions: dict[str, str]
     timing: Timing
+    threshold: RunThreshold | None = None  # which predictions to accept, if it was asked for
     facts: tuple[Fact, ...] = ()  # what to know before using the result, cautions first
     format: Literal["pseudocal-report"] = "pseudocal-report"
     format_version: Literal[6] = 6

@@ -2,7 +2,7 @@
 // Names of files, columns and classes are others' text: they are set with textContent, never as markup.
 const FEW = 10; // classes: as many as there are digits; more are searched
 const SHOWN = 1000; // classes at a time
-const { chosen, unit, classes, labels, others, guards } = JSON.parse(document.getElementById("data").textContent);
+const { chosen, unit, classes, labels, others, sampling, guards } = JSON.parse(document.getElementById("data").textContent);
 const element = (id) => document.getElementById(id);
 const search = element("search");
 const few = classes.length <= FEW;
@@ -74,9 +74,11 @@ function cell(text) {
 }
 
 function table() {
-  const header = chosen[0].pixel ? ["file", "y", "x", "label"] : ["file", "label"];
+  const spot = chosen[0].pixel ? ["y", "x"] : [];
+  const header = ["file", ...spot, "label", ...(sampling ? ["sampling"] : [])];
+  const drawn = sampling ? [sampling] : []; // the guarantee of a threshold depends on it
   const rows = chosen.flatMap(({ name, pixel }, i) =>
-    given[i] === undefined ? [] : [[name, ...(pixel ?? []).map(String), given[i]]],
+    given[i] === undefined ? [] : [[name, ...(pixel ?? []).map(String), given[i], ...drawn]],
   );
   return [header, ...rows].map((row) => row.map(cell).join(",") + "\r\n").join("");
 }
@@ -209,7 +211,7 @@ function summary() {
 function showEnd() {
   const notClasses = others.map((text) => [given.filter((label) => label === text).length, text]).filter(([n]) => n);
   element("end-text").textContent =
-    (saved === table() ? "Saved among this browser's downloads. " : "Save them as labels.csv: pseudocal refine reads it. ") +
+    (saved === table() ? "Saved among this browser's downloads. " : `Save them as labels.csv: pseudocal ${sampling ? "threshold" : "refine"} reads it. `) +
     (notClasses.length ? `${notClasses.map(([n, text]) => `${n} × ${text}`).join(", ")}. ` : "") +
     "Choose an input below to label it again.";
   element("review").replaceChildren(...chosen.map(reviewed));
