@@ -245,6 +245,7 @@ class Hostile:
             "label": ("label", self.out, "-n", 12, *more),
             "refine": ("refine", self.out, self.run.labels, *more),
             "threshold": ("threshold", self.out, "--max-error", "10%"),
+            "label for it": ("label", self.out, "-n", 12, "--for-threshold", "10%", *more),
             "evaluate": ("evaluate", z, y, "--calibration", self.out / "calibration.json"),
             "apply": ("apply", self.out / "calibration.json", z, "-o", self.place / "p.npy"),
             "job": ("calibrate", "--job", self.out / "job.toml", "-o", self.out),
@@ -428,11 +429,16 @@ def test_the_table_of_the_page_says_which_command_opens_which_file(hostile):
     Parts of a run on Ray and staging folders are opened only where there are any.
     """
     opened: dict[str, set[str]] = {}
-    for what in hostile("segmentation").commands():
-        one = hostile("segmentation")
+    commands = hostile("segmentation").commands()
+    cases = [("segmentation", what, 0) for what in commands]
+    for what in ("threshold", "label for it"):  # of classifiers alone
+        cases.remove(("segmentation", what, 0))
+        cases += [("segmentation", what, 3), ("images", what, 0)]
+    for kind, what, code in cases:
+        one = hostile(kind)
         words = [str(word) for word in one.commands("--trust-paths")[what]]
         with watching() as touched:
-            assert main(words) == 0
+            assert main(words) == code
         for event, path in touched:
             if event == "open" and os.path.dirname(path) == os.path.realpath(one.out):
                 opened.setdefault(os.path.basename(path), set()).add(words[0])
