@@ -426,7 +426,7 @@ def test_a_kill_leaves_the_old_folder_or_what_the_next_run_makes_the_new_one(
     assert pseudocal("refine", out, labels).code == 0
     if moment == "before":
         assert found["calibration.json"] == before["calibration.json"]
-        assert found["model.onnx"] == before["model.onnx"]
+        assert found["unconfirmed-model.onnx"] == before["unconfirmed-model.onnx"]
     else:
         assert found == content(out)
 

@@ -216,7 +216,7 @@ def test_a_segformer_folder_with_fewer_pixels(pseudocal, segmenters, patches, tm
     assert found.scaling.rows <= 400
     assert {row["name"] for row in content["classes"]} <= {"road", "car", "sky"}
     assert "SemanticSegmentation" in content["usage"]
-    config = json.loads((tmp_path / "out" / "model" / "config.json").read_text())
+    config = json.loads((tmp_path / "out" / "unconfirmed-model" / "config.json").read_text())
     assert config["pseudocal_temperature"] == found.temperature
 
 
