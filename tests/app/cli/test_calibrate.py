@@ -129,7 +129,8 @@ def test_hugging_face_gets_a_folder_that_loads_as_it_is(
         calibration.temperature, abs=1e-6
     )
     assert "Verdict: " in card
-    assert 'from_pretrained("model")' in json.loads((at_hub / "report.json").read_text())["usage"]
+    usage = json.loads((at_hub / "report.json").read_text())["usage"]
+    assert 'from_pretrained("unconfirmed-model")' in usage
     assert (
         pseudocal("calibrate", hub, image_files, "-o", at_hub, "--seed", 1).code == 0
     )  # replaces the folder
