@@ -265,7 +265,7 @@ def test_an_interruption_while_files_move_is_delivered_afterwards(tmp_path, monk
 
 
 def test_no_exported_model_of_an_earlier_run_stays(tmp_path):
-    for name in ("model.pth", "model.onnx"):
+    for name in ("model.pth", "unconfirmed-model.onnx", "model.onnx"):
         with publishing(tmp_path / "out") as aside:
             (aside / name).write_text("a model")
             (aside / "calibration.json").write_text("{}")

@@ -91,7 +91,7 @@ def test_evidence_comes_back_from_its_file_to_the_last_bit(collected: Run) -> No
 
 
 def test_rendering_again_gives_the_same_bytes(collected: Run, tmp_path: Path) -> None:
-    render(collected, conclude(collected), tmp_path)
+    render(collected, conclude(collected), tmp_path, out=Path("out"))
     written = contents(tmp_path)
     assert {"calibration.json", "report.html", "report.json"} <= set(written)
     stored = contents(collected.folder)

@@ -9,7 +9,7 @@ import numpy as np
 
 from pseudocal.app.models.files import NOT_EXPORTED, AsLogits, kind_of, open_model
 from pseudocal.app.models.model import OpenModel
-from pseudocal.app.run import PROBE, Run
+from pseudocal.app.run import PROBE, UNCONFIRMED, Run
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration
 from pseudocal.skipped import one_line
@@ -23,16 +23,26 @@ def why_not_exported(run: Run, calibration: Calibration, model: OpenModel) -> st
         return f"no model exported: the {model.kind} returns probabilities, not logits"
     if calibration.refused is not None:
         return "no model exported: the fitted temperature should not be applied"
+    if calibration.verdict == "already calibrated":
+        return "no model exported: the model is already calibrated"
     return None
 
 
 def export(run: Run, calibration: Calibration, model: OpenModel, folder: Path) -> tuple[str, ...]:
-    """Write the model with the temperature inside, check it, and return the names of its files."""
+    """Write the model with the temperature inside, check it, and return the names of its files.
+
+    Unless the verdict is "apply", the names begin with "unconfirmed-".
+    """
     if model.export is None or not _is_fitted(calibration):
         return ()
     if why_not_exported(run, calibration, model) is not None:
         return ()
-    return tuple(model.export(calibration.temperature, folder, run.probe()))
+    names = model.export(calibration.temperature, folder, run.probe())
+    if calibration.verdict == "apply":
+        return tuple(names)
+    for name in names:
+        (folder / name).rename(folder / (UNCONFIRMED + name))
+    return tuple(UNCONFIRMED + name for name in names)
 
 
 def _is_fitted(calibration: Calibration) -> bool:

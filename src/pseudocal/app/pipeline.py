@@ -75,7 +75,15 @@ def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
         reason = why_not_exported(run, calibration, models[0])
         if reason is not None:
             yield Note(reason)
-        result = render(run, calibration, aside, model=models[0], labels=labels)
+        result = render(
+            run,
+            calibration,
+            aside,
+            out=job.out,
+            kept=job.keep_logits,
+            model=models[0],
+            labels=labels,
+        )
         if not job.keep_logits:
             for name in COLLECTED:
                 if name != JOB:
@@ -123,7 +131,7 @@ def refine_steps(
             reason = why_not_exported(run, calibration, model)
             if reason is not None:
                 yield Note(reason)
-        result = render(run, calibration, aside, model=model, labels=given)
+        result = render(run, calibration, aside, out=out, model=model, labels=given)
         if max_error is not None:
             temperature = calibration.temperature
             found = threshold_of(run, temperature, max_error, given, same_labels=True)

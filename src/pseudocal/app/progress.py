@@ -16,8 +16,8 @@ from pseudocal.app.job import Note
 from pseudocal.app.pipeline import Steps
 from pseudocal.app.records import to_plain
 from pseudocal.app.render import Result
-from pseudocal.app.report.wording import METRIC_TITLES, PERCENTAGES
-from pseudocal.app.run import PAGE, RECORD
+from pseudocal.app.report.wording import METRIC_TITLES, PERCENTAGES, points
+from pseudocal.app.run import PAGE
 from pseudocal.calibrators.confidence import Effect
 from pseudocal.calibrators.wording import count
 
@@ -26,7 +26,6 @@ HOW_TO_PREPARE = (
     "to say how, for example: --resize 256 --crop 224 --preprocess imagenet "
     "(pseudocal calibrate --help)"
 )
-TO_LABEL = 50  # inputs that `label` suggests
 EVERY = 10.0  # seconds between lines
 BUILDING = "pseudocal.lab.data"  # the logger that reports when data sets are built
 
@@ -54,6 +53,12 @@ def summary(result: Result) -> dict[str, Any]:
     effects = {} if trust is None else trust.effects
     return {
         "headline": str(report.headline),
+        "recommendation": {
+            "decision": report.recommendation.decision,
+            "action": report.recommendation.action,
+            "command": report.recommendation.command or None,
+            "reason": report.recommendation.because,
+        },
         "temperature": fit.temperature,
         "interval": [fit.low, fit.high],
         "bound": fit.bound,
@@ -91,6 +96,8 @@ def summary_lines(result: Result) -> Iterator[str]:
     report = result.report
     data = report.data
     yield str(report.headline)
+    yield f"Recommendation: {report.recommendation}"
+    yield f"Reason: {report.recommendation.because}"
     yield _temperature_line(result)
     if report.calibration.mixup_samples and report.labels is None:
         samples = f"{report.calibration.mixup_samples:,} mixup samples"
@@ -110,11 +117,10 @@ def summary_lines(result: Result) -> Iterator[str]:
         yield HOW_TO_PREPARE
     if report.metrics:
         yield from score_lines(to_plain(report.metrics))
-    kind = "model, with T = 1" if result.calibration.temperature == 1 else "calibrated model"
+    kind = "calibrated model" if report.verdict == "apply" else "calibrated model (unconfirmed)"
     for name in report.model.files:
         yield f"{kind}: {result.out / name}"
     yield f"report: {result.out / PAGE}"
-    yield from _next_lines(result)
 
 
 def _temperature_line(result: Result) -> str:
@@ -150,9 +156,9 @@ def _verdict_lines(result: Result) -> Iterator[str]:
         interval = f"90% interval {accuracy.low:.0%} to {accuracy.high:.0%}"
         labels = count(measured.labels, noun)
         yield f"measured on {labels}: accuracy {accuracy.value:.0%}, {interval}"
-        before = f"{100 * measured.gap_before.value:+.0f} points before"
-        after = f"{100 * measured.gap_after.value:+.0f} after"
-        yield f"mean confidence minus accuracy: {before}, {after}"
+        before = points(measured.gap_before.value)
+        after = points(measured.gap_after.value)
+        yield f"mean confidence minus accuracy, in points: {before} before, {after} after"
         if measured.cannot_tell:
             yield f"cannot tell: {measured.cannot_tell:,}, skipped"
     elif trust is not None:
@@ -183,22 +189,6 @@ def effect_lines(effects: dict[str, Effect], uses: Mapping[str, str]) -> Iterato
         use = f": {uses[name]}" if uses[name] else ""
         t = f"T = {effect.temperature:.3f}"
         yield f"{what}: {t}, mean confidence {effect.confidence:.1%}, {off}{use}"
-
-
-def _next_lines(result: Result) -> Iterator[str]:
-    """What to label next, if that would tell more and the run was kept."""
-    out = result.out
-    unit = result.report.unit
-    measured = result.calibration.measured
-    if not (out / RECORD).is_file():
-        return
-    if measured is None and result.calibration.verdict != "apply":
-        n = TO_LABEL if unit == "pixels" else min(TO_LABEL, result.report.data.used)
-        yield f"Next: label {n} {unit} to measure this: pseudocal label {out} -n {n}"
-    elif measured is not None and measured.more_labels and measured.sampling == "stratified":
-        labelled = measured.labels + measured.cannot_tell
-        n = min(labelled + measured.more_labels, measured.rows)
-        yield f"Next: label {n - labelled} more {unit}: pseudocal label {out} -n {n}"
 
 
 def score_lines(rows: list[dict[str, Any]]) -> Iterator[str]:

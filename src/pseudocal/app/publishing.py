@@ -29,6 +29,7 @@ from pseudocal.app.run import (
     PARTS,
     PARTS_RECORD,
     RENDERED,
+    UNCONFIRMED,
 )
 from pseudocal.arrays import InputError
 from pseudocal.files import OutputError, check_writable, locked, writing
@@ -37,7 +38,12 @@ STAGED = ".pseudocal-staged"
 DECIDED = ".pseudocal-decided"
 MARKER = ".pseudocal"  # the file by which our folders are known
 REMOVED = "removed.txt"  # in a decided folder: the files of an earlier run that go
-FOLDERS = {MODEL_FOLDER: MODEL_RECORD, PARTS: PARTS_RECORD}  # and the file by which ours are known
+# and the file by which ours are known
+FOLDERS = {
+    MODEL_FOLDER: MODEL_RECORD,
+    UNCONFIRMED + MODEL_FOLDER: MODEL_RECORD,
+    PARTS: PARTS_RECORD,
+}
 
 
 @contextmanager

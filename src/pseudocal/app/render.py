@@ -16,7 +16,6 @@ import numpy as np
 from pseudocal.app.export import export
 from pseudocal.app.inputs.tables import ARRAYS
 from pseudocal.app.inputs.texts import open_texts
-from pseudocal.app.models.hugging_face import MODEL_FOLDER
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.pixels import PixelSample
 from pseudocal.app.report import Report, Summary, report_of, write_report
@@ -74,7 +73,12 @@ class Result:
     def _repr_html_(self) -> str:
         """What a notebook shows: the headline, the verdict with its reasons, where the page is."""
         judged = self.calibration.measured or self.calibration.trust
-        lines = [str(self.report.headline), repr(self.calibration), f"report: {self.out / PAGE}"]
+        lines = [
+            str(self.report.headline),
+            str(self.report.recommendation),
+            repr(self.calibration),
+            f"report: {self.out / PAGE}",
+        ]
         return card(self.calibration.verdict, lines, () if judged is None else judged.reasons)
 
 
@@ -83,6 +87,8 @@ def render(
     calibration: Calibration,
     folder: Path,
     *,
+    out: Path,
+    kept: bool = True,
     model: OpenModel | None = None,
     labels: LabelSample | None = None,
 ) -> Result:
@@ -92,6 +98,8 @@ def render(
         run: the run.
         calibration: what was concluded from it.
         folder: where to write.
+        out: the run folder, where the files go later; commands of the report name it.
+        kept: whether the run is kept there.
         model: the open model, to export it; None to export none.
         labels: the labels that the calibration was refined with, for the reliability diagram.
 
@@ -112,12 +120,14 @@ def render(
         model=replace(run.record.model, files=files),
         data=data,
         timing=run.record.timing,
+        out=out,
+        kept=kept,
     )
     write_report(report, folder)
-    if MODEL_FOLDER in files:
-        text = card_of(report)
-        path = folder / MODEL_FOLDER / "README.md"
-        path.write_text(text, encoding="utf-8", errors="replace")
+    for name in files:
+        if (folder / name).is_dir():  # of a Hugging Face model
+            path = folder / name / "README.md"
+            path.write_text(card_of(report), encoding="utf-8", errors="replace")
     return Result(calibration, report, folder, folder / f"predictions.{table}")
 
 

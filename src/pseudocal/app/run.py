@@ -11,7 +11,7 @@
 | `pixels.npz` | of a segmentation model: where its pixels are, and sums over each image |
 | `probe.npy` | two inputs, to check an exported model |
 | `job.toml` | all settings, to repeat the run |
-| `calibration.json`, `report.json`, `report.html`, `predictions.*`, `model*` | results |
+| `calibration.json`, `report.json`, `report.html`, `predictions.*`, `model*`, `unconfirmed-model*` | results |
 | `threshold.json` | which predictions to accept, and what that promises |
 | `label.html`, `to-label.csv` | the labelling page and its table |
 
@@ -78,7 +78,10 @@ COLLECTED = (
     JOB,
     *(SECOND.format(i) for i in range(MOST_SECOND)),
 )
-MODEL_FILES = (MODEL_FOLDER, "model.onnx", "model.pt", "model.pt2", "model.pth")
+# before the name of a calibrated model with the verdict "caution": nobody deploys it by accident
+UNCONFIRMED = "unconfirmed-"
+CONFIRMED_FILES = (MODEL_FOLDER, "model.onnx", "model.pt", "model.pt2", "model.pth")
+MODEL_FILES = (*CONFIRMED_FILES, *(UNCONFIRMED + name for name in CONFIRMED_FILES))
 RENDERED = (
     CALIBRATION,
     REPORT,

@@ -69,7 +69,7 @@ def judge_temperature(
     ...     -1.0, 2.1, narrow=5.0, gap_before=0.35, gap_after=0.35, labels=20, outside=0.19
     ... )
     >>> print(judge_temperature(0.5, evidence)[1])
-    From 20 labels, T is between 0.368 and 8.17, which hardly changes the confidence. But the mean
+    From 20 labels, T is between 0.368 and 8.17, which hardly changes the confidence, but the mean
     confidence is 35 points above the accuracy, and no temperature corrects that.
 
     Args:

@@ -287,11 +287,11 @@ TEMPLATES: dict[ReasonCode, str] = {
         FROM_LABELS + ", which hardly changes the confidence: you can skip calibration."
     ),
     ReasonCode.LABELS_CONFIDENCE_HIGH: (
-        FROM_LABELS + ", which hardly changes the confidence. But the mean confidence is "
+        FROM_LABELS + ", which hardly changes the confidence, but the mean confidence is "
         "{gap:points} points above the accuracy, and no temperature corrects that."
     ),
     ReasonCode.LABELS_CONFIDENCE_LOW: (
-        FROM_LABELS + ", which hardly changes the confidence. But the mean confidence is "
+        FROM_LABELS + ", which hardly changes the confidence, but the mean confidence is "
         "{gap:points} points below the accuracy, and no temperature corrects that."
     ),
     ReasonCode.LABELS_UNDECIDED: (
@@ -299,7 +299,7 @@ TEMPLATES: dict[ReasonCode, str] = {
         "settle the verdict."
     ),
     ReasonCode.LABELS_MOVED_AWAY: (
-        FROM_LABELS + ". But T moves the mean confidence away from the accuracy, from "
+        FROM_LABELS + ", but T moves the mean confidence away from the accuracy, from "
         "{gap_before:points} to {gap_after:points} points."
     ),
     ReasonCode.LABELS_OUTSIDE_INTERVAL: (

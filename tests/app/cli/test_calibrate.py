@@ -75,7 +75,7 @@ def test_calibrated_onnx_gives_the_calibrated_probabilities_in_plain_onnxruntime
     )
     inputs = open_inputs(str(image_files), preprocessing=preprocessing)
     x = np.stack([inputs.read(i) for i in range(len(inputs))])
-    session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "out" / "unconfirmed-model.onnx")
     (after,) = session.run(["logits"], {"x": x})
     logits = np.load(tmp_path / "out" / "logits.npy")
     np.testing.assert_allclose(softmax(after), calibration.probabilities(logits), atol=1e-5)
@@ -87,7 +87,7 @@ def test_calibrated_torch_files_divide(pseudocal, tabular, features, tmp_path):
     import torch
 
     x = torch.as_tensor(np.load(features))
-    for kind, name in (("pt2", "model.pt2"), ("torchscript", "model.pt")):
+    for kind, name in (("pt2", "unconfirmed-model.pt2"), ("torchscript", "unconfirmed-model.pt")):
         pseudocal("calibrate", tabular[kind], features, "-o", tmp_path / kind, "--trust-model")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -114,7 +114,7 @@ def test_hugging_face_gets_a_folder_that_loads_as_it_is(
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     x = np.load(at_hub / "probe.npy")
     with torch.inference_mode():
-        model = AutoModelForImageClassification.from_pretrained(at_hub / "model")
+        model = AutoModelForImageClassification.from_pretrained(at_hub / "unconfirmed-model")
         after = model(pixel_values=torch.as_tensor(x)).logits.softmax(dim=1).numpy()
     calibration = Calibration.load(at_hub / "calibration.json")
     probed = json.loads((at_hub / "run.json").read_text())["probe"]
@@ -122,18 +122,19 @@ def test_hugging_face_gets_a_folder_that_loads_as_it_is(
     np.testing.assert_allclose(after, calibration.probabilities(before), atol=1e-5)
     assert model.config.pseudocal_temperature == calibration.temperature
     own = open_hugging_face(hub).expects.preprocessing
-    assert open_hugging_face(at_hub / "model").expects.preprocessing == own
-    card = (at_hub / "model" / "README.md").read_text()
+    assert open_hugging_face(at_hub / "unconfirmed-model").expects.preprocessing == own
+    card = (at_hub / "unconfirmed-model" / "README.md").read_text()
     index = json.loads(card.split("model-index: ")[1].splitlines()[0])
     assert index[0]["results"][0]["metrics"][0]["value"] == pytest.approx(
         calibration.temperature, abs=1e-6
     )
     assert "Verdict: " in card
-    assert 'from_pretrained("model")' in json.loads((at_hub / "report.json").read_text())["usage"]
+    usage = json.loads((at_hub / "report.json").read_text())["usage"]
+    assert 'from_pretrained("unconfirmed-model")' in usage
     assert (
         pseudocal("calibrate", hub, image_files, "-o", at_hub, "--seed", 1).code == 0
     )  # replaces the folder
-    assert json.loads((at_hub / "model" / "pseudocal.json").read_text())[
+    assert json.loads((at_hub / "unconfirmed-model" / "pseudocal.json").read_text())[
         "temperature"
     ] == temperature(at_hub)
 
@@ -285,7 +286,7 @@ def test_a_second_run_replaces_the_first_and_touches_nothing_else(
     pseudocal("calibrate", tabular["pt2"], features, "-o", out, "--trust-model")
     expected = {
         "calibration.json",
-        "model.pt2",
+        "unconfirmed-model.pt2",
         "notes.txt",
         "predictions.parquet",
         "report.html",

@@ -139,7 +139,9 @@ def test_refine_does_what_the_library_says_and_brings_everything_up_to_date(
         "confidence_after"
     ]
     np.testing.assert_allclose(confidences, after.probabilities(logits).max(axis=1), rtol=1e-5)
-    (said,) = onnxruntime.InferenceSession(out / "model.onnx").run(None, {"x": np.load(features)})
+    (exported,) = report["model"]["files"]
+    assert exported == ("model.onnx" if after.verdict == "apply" else "unconfirmed-model.onnx")
+    (said,) = onnxruntime.InferenceSession(out / exported).run(None, {"x": np.load(features)})
     np.testing.assert_allclose(said * after.temperature, logits, rtol=1e-4, atol=1e-4)
     assert (out / "label.html").exists()
 
@@ -156,10 +158,11 @@ def test_refining_twice_gives_the_same_files_and_earlier_labels_are_not_remember
         results.append(content(out))
     assert results[0] == results[1] == results[3]
     assert results[2]["calibration.json"] != results[0]["calibration.json"]
-    assert results[0].keys() == start.keys()
-    assert [name for name in start if start[name] == results[0][name]] == [
-        name for name in start if name in COLLECTED
-    ]
+    # the labels confirm the model
+    assert results[0].keys() ^ start.keys() == {"model.onnx", "unconfirmed-model.onnx"}
+    both = results[0].keys() & start.keys()
+    same = {name for name in both if start[name] == results[0][name]}
+    assert same == {name for name in start if name in COLLECTED}
 
 
 def test_labels_in_one_go_give_the_files_of_refine(pseudocal, tabular, features, truth, tmp_path):
@@ -177,7 +180,10 @@ def test_labels_in_one_go_give_the_files_of_refine(pseudocal, tabular, features,
         "job.toml",
         "run.json",
     }  # they say when they were made, and what was asked
-    reports = [json.loads(files["report.json"]) | {"timing": None} for files in (one, other)]
+    reports = [
+        json.loads(files["report.json"].replace(str(folder).encode(), b"OUT")) | {"timing": None}
+        for files, folder in ((one, out), (other, both))
+    ]
     assert reports[0] == reports[1]
 
 
@@ -294,8 +300,9 @@ def test_a_file_that_can_act_is_trusted_again_and_another_model_is_refused(
     assert "--trust-model" in done.err
     assert content(out) == before
     assert pseudocal("refine", out, labels, "--trust-model").code == 0
-    assert content(out)["model.pt"] != before["model.pt"]
-    model.write_bytes((out / "model.pt").read_bytes())
+    (exported,) = json.loads((out / "report.json").read_text())["model"]["files"]
+    assert content(out)[exported] != before["unconfirmed-model.pt"]
+    model.write_bytes((out / exported).read_bytes())
     done = pseudocal("refine", out, labels, "--trust-model")
     assert done.code == 3
     assert "has changed since it was calibrated" in done.err
@@ -426,7 +433,7 @@ def test_a_kill_leaves_the_old_folder_or_what_the_next_run_makes_the_new_one(
     assert pseudocal("refine", out, labels).code == 0
     if moment == "before":
         assert found["calibration.json"] == before["calibration.json"]
-        assert found["model.onnx"] == before["model.onnx"]
+        assert found["unconfirmed-model.onnx"] == before["unconfirmed-model.onnx"]
     else:
         assert found == content(out)
 

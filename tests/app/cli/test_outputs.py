@@ -90,7 +90,7 @@ def test_a_softmax_is_seen_and_asked_about(pseudocal, export, features, plain, t
         "calibrate", path, features, "-o", tmp_path / "inner", "--logits-tensor", inner, "--json"
     )
     assert json.loads(done.out)["temperature"] == pytest.approx(plain, rel=1e-6)
-    (after,) = run_onnx(tmp_path / "inner" / "model.onnx", features)
+    (after,) = run_onnx(tmp_path / "inner" / "unconfirmed-model.onnx", features)
     np.testing.assert_allclose(after, softmax(linear_logits(features) / plain), atol=1e-5)
 
 
@@ -107,7 +107,7 @@ def test_probabilities_are_served_by_their_logarithm(pseudocal, export, features
         "--json",
     )
     assert json.loads(done.out)["temperature"] == pytest.approx(plain, rel=1e-3)
-    (after,) = run_onnx(tmp_path / "out" / "model.onnx", features)
+    (after,) = run_onnx(tmp_path / "out" / "unconfirmed-model.onnx", features)
     np.testing.assert_allclose(after, softmax(linear_logits(features) / plain), atol=1e-3)
 
 
@@ -145,7 +145,7 @@ def test_one_number_for_two_classes(end, pseudocal, export, features, tmp_path):
     temperature = json.loads(done.out)["temperature"]
     (before,), (after,) = (
         run_onnx(path, features),
-        run_onnx(tmp_path / "out" / "model.onnx", features),
+        run_onnx(tmp_path / "out" / "unconfirmed-model.onnx", features),
     )
     if end == "sigmoid":
         clear = (before > 1e-3) & (before < 1 - 1e-3)

@@ -42,7 +42,7 @@ def test_rows_of_an_array(ray, pseudocal, tabular, features, tmp_path):
         "calibration.json",
         "job.toml",
         "logits.npy",
-        "model.onnx",
+        "unconfirmed-model.onnx",
         "evidence.npz",
         "predictions.parquet",
         "probe.npy",

@@ -21,10 +21,11 @@ from pseudocal import Calibration, UnreliableCalibrationWarning, rows_to_label, 
 from pseudocal.app import calibrate
 from pseudocal.app.errors import BUG, INPUT, INTERRUPTED, MISSING, OUTPUT, USAGE, VERDICT_CODES
 
+# of a model that is calibrated alone, with the verdict "caution"
 SHIPPED = {
-    "onnx": "model.onnx",
-    "pt2": "model.pt2",
-    "torchscript": "model.pt",
+    "onnx": "unconfirmed-model.onnx",
+    "pt2": "unconfirmed-model.pt2",
+    "torchscript": "unconfirmed-model.pt",
     "huggingface": "config.json",
 }
 RECORD = {  # where the refused temperature may stand: the record of why
@@ -82,11 +83,18 @@ def check_refused(out: Path, used: str = "mixup") -> Calibration:
 
 
 def check_said(out: Path, printed: str, refused: float) -> None:
-    temperature = printed.splitlines()[1]
+    accuracy, recommendation, reason, temperature = printed.splitlines()[:4]
+    assert accuracy.startswith("Estimated accuracy: ")
+    assert recommendation == (
+        "Recommendation: Keep the model you have, or label 50 inputs to calibrate it: "
+        f"pseudocal label {out} -n 50"
+    )
+    assert reason.startswith("Reason: ")
     assert temperature == f"T = 1 (fitted {refused:.3f}, rejected); model unchanged"
     assert "calibrated model:" not in printed
     report = json.loads((out / "report.json").read_text())
-    assert report["headline"]["code"] == "rejected_estimated"
+    assert report["headline"]["code"] == "estimated"
+    assert report["recommendation"]["code"] == "keep_or_label"
     assert report["usage"].endswith("# T = 1: the original model\n")
     page = (out / "report.html").read_text()
     assert "Keep using the original model." in page
@@ -126,7 +134,7 @@ def test_no_file_holds_what_a_second_opinion_at_chance_made_of_it(
     sys.modules["of_another_task"] = holder
     out = tmp_path / "out"
     assert pseudocal("calibrate", tabular["onnx"], features, "-o", out).code == 0
-    assert (out / "model.onnx").exists()
+    assert (out / "unconfirmed-model.onnx").exists()
     words = (
         "calibrate",
         tabular["onnx"],
@@ -146,7 +154,9 @@ def test_no_file_of_a_hugging_face_model_holds_it(
 ):
     out = tmp_path / "out"
     assert pseudocal("calibrate", hub, image_files, "-o", out).code == 0
-    assert "pseudocal_temperature" in json.loads((out / "model" / "config.json").read_text())
+    assert "pseudocal_temperature" in json.loads(
+        (out / "unconfirmed-model" / "config.json").read_text()
+    )
     done = pseudocal("calibrate", collapsed_hub, image_files, "-o", out)
     assert done.code == 0, done.err
     check_said(out, done.out, check_refused(out).refused)

@@ -143,7 +143,9 @@ def test_a_calibrated_segmenter_divides_by_t(
         pseudocal, segmenters[kind], patches, tmp_path / kind, "--trust-model", *PREPARED
     )
     assert found.temperature > 1.5
-    written = next(path for path in (tmp_path / kind).iterdir() if path.name.startswith("model."))
+    written = next(
+        path for path in (tmp_path / kind).iterdir() if path.name.startswith("unconfirmed-model.")
+    )
     x = np.random.default_rng(0).normal(size=(2, 3, 16, 16)).astype(np.float32)
     with torch.no_grad():
         before = network(torch.from_numpy(x)).numpy()
@@ -216,7 +218,7 @@ def test_a_segformer_folder_with_fewer_pixels(pseudocal, segmenters, patches, tm
     assert found.scaling.rows <= 400
     assert {row["name"] for row in content["classes"]} <= {"road", "car", "sky"}
     assert "SemanticSegmentation" in content["usage"]
-    config = json.loads((tmp_path / "out" / "model" / "config.json").read_text())
+    config = json.loads((tmp_path / "out" / "unconfirmed-model" / "config.json").read_text())
     assert config["pseudocal_temperature"] == found.temperature
 
 
@@ -370,9 +372,8 @@ def test_answered_pixels_bring_the_model_up_to_date(pseudocal, segmenters, patch
     after = Calibration.load(out / "calibration.json")
     assert after.temperature != first.temperature
     probe = np.load(out / "probe.npy")
-    models = [
-        onnxruntime.InferenceSession(path) for path in (segmenters["onnx"], out / "model.onnx")
-    ]
+    (exported,) = json.loads((out / "report.json").read_text())["model"]["files"]
+    models = [onnxruntime.InferenceSession(path) for path in (segmenters["onnx"], out / exported)]
     plain, scaled = (model.run(None, {model.get_inputs()[0].name: probe})[0] for model in models)
     np.testing.assert_allclose(scaled * after.temperature, plain, rtol=1e-4, atol=1e-4)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +26,13 @@ from pseudocal.maps import IGNORED
 
 NASTY = "<img src=x onerror=document.title='owned'>"
 VERDICTS = ("apply", "caution", "do not apply")
+OUT = Path("out")
+FILES: dict[str | None, tuple[str, ...]] = {
+    "apply": ("model.onnx",),
+    "caution": ("unconfirmed-model.onnx",),
+    "already calibrated": (),
+    "do not apply": (),
+}
 
 
 def contrast(one: str, other: str) -> float:
@@ -88,7 +96,7 @@ def make_run(
             "onnx",
             "logits",
             (NASTY,),
-            () if calibration.refused else ("model.onnx",),
+            FILES[calibration.verdict],
         ),
         "data": AboutData(
             f"data/{NASTY}",
@@ -132,7 +140,9 @@ def make_summary(run: SimpleNamespace) -> tuple[Summary, list[Any]]:
 def make_report(**settings: Any) -> Report:
     run = make_run(**settings)
     summary, _ = make_summary(run)
-    return report_of(summary, run.mixup_samples, model=run.model, data=run.data, timing=run.timing)
+    return report_of(
+        summary, run.mixup_samples, model=run.model, data=run.data, timing=run.timing, out=OUT
+    )
 
 
 def make_refined() -> Report:
@@ -145,7 +155,8 @@ def make_refined() -> Report:
     calibration = run.calibration.refined(run.logits, LabelSample(rows, labels))
     summary, _ = make_summary(make_run(calibration=calibration))
     fitted_on = Labelled(run.logits[rows], run.ground_truth[rows])
-    return report_of(summary, fitted_on, model=run.model, data=run.data, timing=run.timing)
+    model = replace(run.model, files=FILES[calibration.verdict])
+    return report_of(summary, fitted_on, model=model, data=run.data, timing=run.timing, out=OUT)
 
 
 def add_image(
@@ -200,8 +211,10 @@ def make_segmented(
     mixup_samples = Labelled(
         3 * rng.normal(size=(400, 4)), rng.integers(0, 4, 400), groups=np.arange(400) % 12
     )
-    run = make_run(timing=Timing(1.0, "2026-01-01T00:00:00+00:00"))
-    return report_of(summary, mixup_samples, model=run.model, data=run.data, timing=run.timing)
+    run = make_run(timing=Timing(1.0, "2026-01-01T00:00:00+00:00"), verdict=verdict)
+    return report_of(
+        summary, mixup_samples, model=run.model, data=run.data, timing=run.timing, out=OUT
+    )
 
 
 @pytest.fixture(scope="session")

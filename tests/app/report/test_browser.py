@@ -169,6 +169,56 @@ def test_the_verdict_stands_at_the_top_and_can_be_read(show, made, verdict):
         assert made.contrast(word, paper) > 4.5
 
 
+@pytest.mark.parametrize("size", [(1200, 800), (390, 844)], ids=["wide", "narrow"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"verdict": "apply"},
+        {"verdict": "caution"},
+        {"verdict": "do not apply", "labelled": True},
+        {"segments": True, "labelled": True},
+    ],
+    ids=["deploy", "label", "keep", "pixels"],
+)
+def test_the_recommendation_stands_in_the_first_screen(show, settings, size):
+    tab = show(size[0], **settings)
+    tab.set_viewport_size({"width": size[0], "height": size[1]})
+    panel = tab.get_by_role("region", name="Recommendation")
+    bottoms = []
+    for name in (".headline", "h2", ".command code", ".because", ".answers"):
+        box = panel.locator(name).bounding_box()
+        assert box["width"] > 100
+        assert box["x"] + box["width"] <= size[0]
+        bottoms.append(box["y"] + box["height"])
+    assert bottoms[:4] == sorted(bottoms[:4])  # accuracy, decision, command, reason
+    assert max(bottoms) <= size[1]
+    assert "pseudocal label out" in panel.text_content() or "out/model.onnx" in panel.text_content()
+    assert panel.locator("dt").count() == 4
+
+
+def test_the_reliability_of_mixup_samples_is_folded_unless_t_comes_from_them(show):
+    fitted = show(1200)
+    assert fitted.locator("#figure-reliability-after").is_visible()
+    rejected = show(1200, verdict="do not apply")
+    assert not rejected.locator("#figure-reliability-after").is_visible()
+    rejected.locator(".diagnostics summary").first.click()
+    assert rejected.locator("#figure-reliability-after").is_visible()
+    measured = show(1200, verdict="do not apply", labelled=True)
+    assert measured.locator("#figure-reliability-after").is_visible()
+
+
+def test_bars_of_one_or_two_inputs_are_pale_and_have_no_interval(show):
+    tab = show(1200, **of_classes(52))
+    few = tab.locator("#figure-reliability-before rect.few")
+    rows = tab.locator("#figure-reliability-before ~ figcaption tbody tr")
+    counts = [int(row.locator("td").first.text_content()) for row in rows.all()]
+    assert few.count() == sum(count < 3 for count in counts) > 0
+    assert tab.locator("#figure-reliability-before .whisker").count() == len(counts) - few.count()
+    opacity = few.first.evaluate("e => getComputedStyle(e).fillOpacity")
+    assert float(opacity) < 0.5
+    assert "Pale bars have one or two inputs and say nothing." in tab.locator("main").text_content()
+
+
 def test_it_prints_and_nothing_from_outside_becomes_an_element(show, made, tmp_path):
     tab = show(1400)
     assert tab.locator("img[onerror]").count() == 0

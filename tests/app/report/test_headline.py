@@ -1,9 +1,10 @@
-"""The first sentence of a report says what was measured, or estimated, or what little is known."""
+"""The first lines of a report: the accuracy, the recommendation, and the reason."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,103 +12,198 @@ import pytest
 
 from pseudocal import softmax
 from pseudocal.app.report import page
-from pseudocal.app.report.findings import headline_of
+from pseudocal.app.report.findings import answers_of, headline_of, recommendation_of
+from pseudocal.calibrators import Reason, ReasonCode
 from pseudocal.metrics import Outcomes, ece
+
+OUT = Path("out")
 
 
 def shown(report) -> str:
     return " ".join(unescape(page(report)).split())
 
 
-def near_90(logits) -> np.ndarray:
-    confidence = softmax(logits).max(axis=1)
-    return (confidence > 13 / 15) & (confidence <= 14 / 15)
+def advice(report, *, kept: bool = True):
+    return recommendation_of(report, OUT, kept=kept)
 
 
-def test_with_ground_truth_it_is_the_measured_accuracy(made):
+# ------------------------------------------------------------------------------ the accuracy
+
+
+def test_with_ground_truth_the_accuracy_is_measured(made):
     run, report = made.make_run(labelled=True), made.make_report(labelled=True)
     right = run.logits.argmax(axis=1) == run.ground_truth
-    chosen = near_90(run.logits)
-    headline = report.headline
-    assert headline.code == "measured"
-    assert headline.values["n"] == chosen.sum()
-    assert headline.values["accuracy"] == pytest.approx(right[chosen].mean())
-    after = softmax(run.logits / 2.9).max(axis=1)[chosen].mean()
-    assert headline.values["after"] == pytest.approx(after)
-    assert shown(report).index(str(headline)) < shown(report).index('id="verdict"')
-
-
-def test_without_labels_it_is_the_calibrated_confidence(made):
-    run = made.make_run()
-    expected = softmax(run.logits / 2.9).max(axis=1)[near_90(run.logits)].mean()
-    headline = made.make_report().headline
-    assert headline.code == "estimated"
-    assert headline.values["after"] == pytest.approx(expected)
-    doubted = made.make_report(verdict="caution").headline
-    assert doubted.code == "estimated_unconfirmed"
-    assert doubted.values == headline.values
-
-
-def test_a_rejected_temperature_leaves_what_is_known(made):
-    report = made.make_report(verdict="do not apply")
-    before = report.confidence.mean_before
-    assert report.headline.code == "rejected_estimated"
-    assert report.headline.values == {"before": before, "accuracy": 0.58, "low": 0.46, "high": 0.7}
-    unknown = headline_of(replace(report, trust=None))
-    assert unknown.code == "rejected"
-    assert unknown.values == {"before": before}
-    measured = made.make_report(verdict="do not apply", labelled=True).headline
-    assert measured.code == "measured_unchanged"
-
-
-def test_few_labels_give_an_estimate_and_many_a_measurement(made):
-    report = made.make_refined()
-    assert report.headline.code == "estimated_from_labels"
-    assert report.headline.values["labels"] == 49
-    bins = report.reliability.before
-    many = replace(bins, count=tuple(50 * count for count in bins.count))
-    counted = headline_of(replace(report, reliability=replace(report.reliability, before=many)))
-    assert counted.code == "labelled"
-    values: dict[str, Any] = counted.values
+    values = report.headline.values
+    assert report.headline.code == "ground_truth"
+    assert values["accuracy"] == pytest.approx(right.mean())
     assert values["low"] < values["accuracy"] < values["high"]
+    assert values["inputs"] == "600 inputs"
+    pixels = made.make_segmented(labelled=True).headline
+    assert pixels.values["inputs"] == "600 images"
 
 
-def test_rejected_with_labels_it_is_their_accuracy(made):
-    report = made.make_refined()
-    rejected = replace(report, calibration=replace(report.calibration, refused=2.0))
-    headline = headline_of(rejected)
-    assert headline.code == "rejected_measured"
-    assert headline.values["accuracy"] == report.labels.accuracy.value
-
-
-def test_a_model_that_is_never_near_90_is_described_where_it_is(made):
-    run = made.make_run()
-    report = made.make_report(logits=run.logits / 30)
-    k = max(i for i, count in enumerate(report.confidence.before) if count)
-    assert report.headline.values["level"] == report.confidence.confidence_before[k]
-    confident = made.make_report(logits=run.logits * 100).headline
-    assert confident.code == "estimated"
-
-
-def test_nothing_fitted_and_no_histogram(made):
+def test_without_labels_it_is_estimated_or_unknown(made):
     report = made.make_report()
-    unfitted = headline_of(
-        replace(report, calibration=replace(report.calibration, mixup_samples=0))
+    assert str(report.headline) == (
+        "Estimated accuracy: 58% (90% interval 46% to 70%; 600 inputs, no labels used)."
     )
-    assert unfitted.code == "unfitted"
-    calibration = replace(report.calibration, mixup_samples=0)
-    html = shown(replace(report, calibration=calibration))
-    assert "Nothing was fitted: the confidences are those of the model." in html
-    none = (None,) * len(report.confidence.before)
-    empty = replace(report.confidence, confidence_before=none)
-    assert headline_of(replace(report, confidence=empty)).code == "mean_confidence"
+    unknown = headline_of(replace(report, trust=None))
+    assert unknown.code == "unknown"
+    assert unknown.values["before"] == report.confidence.mean_before
 
 
-def test_pixels_are_pixels(made):
-    headline = made.make_segmented(labelled=True).headline
-    assert headline.code == "measured"
-    assert headline.values["unit"] == "pixels"
-    assert round(headline.values["accuracy"], 2) == 0.64
+def test_labels_measure_it(made):
+    report = made.make_refined()
+    assert report.headline.code == "labels"
+    assert report.headline.values["labels"] == 49
+    assert report.headline.values["accuracy"] == report.labels.accuracy.value
+
+
+# ------------------------------------------------------------------------------ what to do
+
+
+@pytest.mark.parametrize(
+    ("verdict", "text"),
+    [
+        ("apply", "Deploy model.onnx: out/model.onnx"),
+        ("caution", "Label 50 inputs before you deploy: pseudocal label out -n 50"),
+        (
+            "do not apply",
+            "Keep the model you have, or label 50 inputs to calibrate it: "
+            "pseudocal label out -n 50",
+        ),
+    ],
+)
+def test_each_verdict_has_one_recommendation(made, verdict, text):
+    report = made.make_report(verdict=verdict)
+    assert str(report.recommendation) == text
+    html = shown(report)
+    first = [
+        str(report.headline),
+        report.recommendation.action,
+        report.recommendation.command,
+        report.recommendation.because,
+        'id="verdict"',
+    ]
+    places = [html.index(each) for each in first]
+    assert places == sorted(places)
+
+
+def test_only_a_recommended_model_is_called_model(made):
+    for verdict in made.VERDICTS:
+        report = made.make_report(verdict=verdict)
+        deployed = report.recommendation.decision == "deploy"
+        assert ("model.onnx" in report.model.files) == deployed
+        assert ('InferenceSession("model.onnx")' in report.usage) == deployed
+    caution = made.make_report(verdict="caution")
+    assert "unconfirmed-model.onnx" in caution.usage
+    assert "not confirmed" in caution.usage
+
+
+def test_a_model_that_cannot_be_exported_goes_with_its_calibration(made):
+    report = made.make_report()
+    bare = replace(report, model=replace(report.model, files=()))
+    assert advice(bare).command.startswith("pseudocal apply out/calibration.json ")
+
+
+def test_few_inputs_are_all_labelled_and_a_run_that_was_not_kept_is_collected_again(made):
+    report = made.make_report(verdict="caution")
+    few = replace(report, data=replace(report.data, used=20))
+    assert advice(few).command == "pseudocal label out -n 20"
+    assert advice(report, kept=False).action.startswith("Calibrate again without --no-logits")
+    assert made.make_segmented().recommendation.action == "Label 50 pixels before you deploy"
+
+
+UNDECIDED = Reason(
+    ReasonCode.LABELS_UNDECIDED, {"labels": 49.0, "low": 0.8, "high": 1.5, "more": 70.0}
+)
+TOO_HIGH = Reason(
+    ReasonCode.LABELS_CONFIDENCE_HIGH, {"labels": 49.0, "low": 0.8, "high": 1.5, "gap": 0.2}
+)
+ALREADY = Reason(ReasonCode.LABELS_ALREADY_CALIBRATED, {"labels": 49.0, "low": 0.9, "high": 1.1})
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        (
+            {"verdict": "caution", "reasons": (UNDECIDED,), "more_labels": 70},
+            "Label 70 more inputs before you deploy: pseudocal label out -n 120",
+        ),
+        (
+            {"verdict": "caution", "reasons": (UNDECIDED,), "sampling": "random"},
+            "Label 50 more inputs, drawn at random, before you deploy: pseudocal refine out "
+            "labels.csv --sampling random",
+        ),
+        (
+            {"verdict": "caution", "reasons": (TOO_HIGH,)},
+            "Keep the model you have, or check with 50 more labels: pseudocal label out -n 100",
+        ),
+        ({"verdict": "caution", "reasons": (TOO_HIGH,), "rows": 50}, "Keep the model you have."),
+        ({"verdict": "already calibrated", "reasons": (ALREADY,)}, "Keep the model you have."),
+    ],
+)
+def test_what_labels_recommend(made, changes, text):
+    report = made.make_refined()  # 49 labels and one "cannot tell"
+    assert report.recommendation.decision == "deploy"
+    changed: Any = replace(report.labels, **changes)
+    found = advice(replace(report, labels=changed))
+    assert str(found) == text
+    assert found.reason == changed.reasons[0]
+    assert found.because.endswith(".")
+    assert ". " not in found.because
+
+
+def test_the_reason_is_what_decided(made):
+    report = made.make_report(verdict="caution")
+    agrees = Reason(
+        ReasonCode.SECOND_MODEL_AGREES,
+        {
+            "agreement_low": 0.6,
+            "agreement_high": 0.6,
+            "shared_low": 0.3,
+            "shared_high": 0.3,
+            "accuracy": 0.5,
+        },
+    )
+    lowers = Reason(ReasonCode.CLOSER, {"before": 0.8, "after": 0.6})
+    against = Reason(ReasonCode.MIXUP_DISAGREES, {"mixup": 0.9})
+    reasons = (agrees, lowers, against)
+    for verdict, expected in (("apply", lowers), ("caution", against), ("do not apply", against)):
+        trust = replace(report.trust, verdict=verdict, reasons=reasons)
+        assert advice(replace(report, trust=trust)).reason == expected
+    assert advice(replace(report, trust=None)).reason.code == ReasonCode.NOTHING_FITTED
+
+
+# ------------------------------------------------------------------------------ the answers
+
+
+def codes(report) -> list[str]:
+    return [answer.code for answer in answers_of(report).values()]
+
+
+def test_the_first_answers_say_what_is_known(made):
+    after = made.make_report()
+    assert codes(after) == ["changes", "trust_expected", "assumed_agreement", "risk_agreement"]
+    assert codes(made.make_report(verdict="caution"))[:2] == ["changes_later", "trust_unconfirmed"]
+    refused = codes(made.make_report(verdict="do not apply"))
+    assert refused[:2] == ["changes_nothing", "trust_unknown"]
+    assert codes(made.make_report(labelled=True))[1] == "trust_measured"
+    assert codes(made.make_refined())[2:] == ["assumed_labels", "none_of_these"]
+    assumed = replace(after, data=replace(after.data, assumed=("resize", "crop")))
+    answers = answers_of(assumed)["What was assumed"]
+    assert "resize, crop was assumed" in str(answers)
+    unfitted = replace(after, calibration=replace(after.calibration, mixup_samples=0))
+    assert codes(unfitted)[2:] == ["assumed_nothing", "risk_nothing"]
+    assert "Nothing was fitted: the confidences are those of the model." in shown(unfitted)
+    for report in (after, made.make_segmented(), made.make_refined(), unfitted):
+        assert all(str(answer).endswith(".") for answer in answers_of(report).values())
+
+
+def test_ground_truth_that_contradicts_the_recommendation_is_the_first_risk(made):
+    report = made.make_report(verdict="do not apply", labelled=True)
+    assert answers_of(report)["What could be wrong"].code == "rejected_lowers_ece"
+    assert "But the ground truth says otherwise" in shown(report)
 
 
 def test_the_predictions_above_a_threshold_are_counted_and_scored(made):

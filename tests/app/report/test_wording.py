@@ -6,66 +6,74 @@ import pytest
 
 from pseudocal import InputError
 from pseudocal.app.report.wording import (
+    ACTIONS,
     FACTS,
     HEADLINES,
     Fact,
     Headline,
+    Recommendation,
     Values,
 )
+from pseudocal.calibrators import Reason, ReasonCode
 
+ACCURACY: Values = {"accuracy": 0.58, "low": 0.46, "high": 0.7, "inputs": "1,600 inputs"}
 HEADLINE_SENTENCES: dict[str, tuple[Values, str]] = {
-    "measured": (
-        {"level": 0.9, "accuracy": 0.772, "n": 1075, "unit": "pixels", "after": 0.75},
-        "Predictions made at 90% confidence are right 77% of the time (measured on 1,075 pixels). "
-        "After calibration they read 75%.",
+    "ground_truth": (
+        ACCURACY,
+        "Measured accuracy: 58% (95% interval 46% to 70%; ground truth of 1,600 inputs).",
     ),
-    "measured_unchanged": (
-        {"level": 0.9, "accuracy": 0.772, "n": 85, "unit": "inputs"},
-        "Predictions made at 90% confidence are right 77% of the time (measured on 85 inputs).",
-    ),
-    "labelled": (
-        {"level": 0.9, "accuracy": 0.8, "n": 30, "low": 0.6, "high": 0.9, "after": 0.81},
-        "Predictions made at 90% confidence are right 80% of the time (95% interval 60% to 90%, "
-        "30 labels). After calibration they read 81%.",
-    ),
-    "labelled_unchanged": (
-        {"level": 0.9, "accuracy": 0.8, "n": 30, "low": 0.6, "high": 0.9},
-        "Predictions made at 90% confidence are right 80% of the time (95% interval 60% to 90%, "
-        "30 labels).",
+    "labels": (
+        ACCURACY | {"labels": 50},
+        "Measured accuracy: 58% (90% interval 46% to 70%; 50 labels, 1,600 inputs).",
     ),
     "estimated": (
-        {"level": 0.9, "after": 0.77},
-        "Predictions made at 90% confidence are right an estimated 77% of the time (no labels "
-        "used). After calibration they read 77%.",
+        ACCURACY | {"accuracy": 0.998, "high": 1.0},
+        "Estimated accuracy: more than 99% (90% interval 46% to 100%; 1,600 inputs, no labels "
+        "used).",
     ),
-    "estimated_unconfirmed": (
-        {"level": 0.9992, "after": 0.77},
-        "Predictions made at more than 99% confidence may be right 77% of the time (an "
-        "unconfirmed estimate, no labels used). After calibration they read 77%.",
+    "unknown": (
+        {"before": 0.83, "inputs": "12 images"},
+        "Unknown accuracy: it cannot be estimated without labels. Mean confidence: 83% (12 "
+        "images).",
     ),
-    "estimated_from_labels": (
-        {"level": 0.9, "after": 0.77, "labels": 50},
-        "Predictions made at 90% confidence are right an estimated 77% of the time (from 50 "
-        "labels). After calibration they read 77%.",
+}
+RUN: Values = {"out": "my runs/out", "n": 50, "unit": "inputs", "more": 30}
+LABEL = "pseudocal label 'my runs/out' -n 50"
+ADVICE: dict[str, tuple[Values, str, str]] = {
+    "deploy": (
+        {"file": "model.onnx", "path": "out/model.onnx"},
+        "deploy",
+        "Deploy model.onnx: out/model.onnx",
     ),
-    "rejected": ({"before": 0.83}, "The mean confidence is 83%. The model is unchanged."),
-    "rejected_estimated": (
-        {"before": 0.83, "accuracy": 0.58, "low": 0.46, "high": 0.7},
-        "The mean confidence is 83%. The estimated accuracy is 58% (90% interval 46% to 70%, no "
-        "labels used). The model is unchanged.",
+    "deploy_calibration": (
+        {"file": "calibration.json", "path": "out/calibration.json"},
+        "deploy",
+        "Deploy calibration.json with the model you have: pseudocal apply out/calibration.json "
+        "logits.npy -o probabilities.npy",
     ),
-    "rejected_measured": (
-        {"before": 0.83, "accuracy": 0.58, "low": 0.46, "high": 0.7, "labels": 50},
-        "The mean confidence is 83%. The accuracy is 58% (90% interval 46% to 70%, 50 labels). "
-        "The model is unchanged.",
+    "keep": ({}, "keep", "Keep the model you have."),
+    "keep_or_label": (
+        RUN,
+        "keep",
+        f"Keep the model you have, or label 50 inputs to calibrate it: {LABEL}",
     ),
-    "unfitted": (
-        {"before": 0.83},
-        "The mean confidence is 83%. Nothing was fitted, and nothing was checked without labels.",
+    "keep_or_label_more": (
+        RUN,
+        "keep",
+        f"Keep the model you have, or check with 30 more labels: {LABEL}",
     ),
-    "mean_confidence": (
-        {"before": 0.83, "after": 0.6},
-        "The mean confidence is 83% before calibration and 60% after.",
+    "label": (RUN, "label", f"Label 50 inputs before you deploy: {LABEL}"),
+    "label_more": (RUN, "label", f"Label 30 more inputs before you deploy: {LABEL}"),
+    "label_more_at_random": (
+        RUN,
+        "label",
+        "Label 30 more inputs, drawn at random, before you deploy: pseudocal refine 'my runs/out' "
+        "labels.csv --sampling random",
+    ),
+    "label_again": (
+        RUN,
+        "label",
+        f"Calibrate again without --no-logits, then label 50 inputs: {LABEL}",
     ),
 }
 INTERVAL = (
@@ -162,6 +170,27 @@ def test_the_sentence_of_each_headline(code):
     assert str(Headline(code, values)) == sentence
 
 
+@pytest.mark.parametrize("code", ACTIONS)
+def test_the_words_of_each_recommendation(code):
+    values, decision, text = ADVICE[code]
+    advice = Recommendation(code, values, Reason(ReasonCode.NOTHING_FITTED))
+    assert (advice.decision, str(advice)) == (decision, text)
+    assert advice.because == (
+        "Nothing was fitted (T = 1), and nothing could be checked without labels."
+    )
+
+
+def test_a_reason_of_one_sentence_stays_whole():
+    advice = Recommendation("keep", {}, Reason(ReasonCode.MIXUP_AGREES, {"mixup": 1.21}))
+    assert advice.because == "The mixup estimate points the same way (T = 1.21)."
+
+
+def test_a_folder_from_somebody_else_cannot_add_to_the_command():
+    values: Values = {"out": "out; rm -r ~", "n": 50, "unit": "inputs"}
+    advice = Recommendation("label", values, Reason(ReasonCode.NOTHING_FITTED))
+    assert advice.command == "pseudocal label 'out; rm -r ~' -n 50"
+
+
 @pytest.mark.parametrize("code", FACTS)
 def test_the_sentence_of_each_fact(code):
     values, sentence = FACT_SENTENCES[code]
@@ -171,6 +200,7 @@ def test_the_sentence_of_each_fact(code):
 def test_no_sentence_of_a_test_has_lost_its_code():
     assert set(HEADLINES) == set(HEADLINE_SENTENCES)
     assert set(FACTS) == set(FACT_SENTENCES)
+    assert set(ACTIONS) == set(ADVICE)
 
 
 def test_an_unknown_code_is_refused():
@@ -178,6 +208,8 @@ def test_an_unknown_code_is_refused():
         Fact("note", "rumour")
     with pytest.raises(InputError, match="no sentence for the code 'rumour'"):
         Headline("rumour")
+    with pytest.raises(InputError, match="no recommendation for the code 'rumour'"):
+        Recommendation("rumour", {}, Reason(ReasonCode.NOTHING_FITTED))
 
 
 @pytest.mark.parametrize("values", [{}, {"n": "two", "inputs": 1}, {"n": 2}])

@@ -2,7 +2,7 @@
 
     summary = Summary(calibration, classes)
     summary.add_rows(logits, confidences, names)         # chunk by chunk
-    report = report_of(summary, fitted_on, model=..., data=..., timing=...)
+    report = report_of(summary, fitted_on, model=..., data=..., timing=..., out=...)
     write_report(report, folder)                         # report.json and report.html
 
 `Report.load(path)` reads report.json and refuses damaged files and other versions. `write_page`

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.app.report.findings import facts_of, headline_of
+from pseudocal.app.report.findings import facts_of, headline_of, recommendation_of
 from pseudocal.app.report.images import thumbnail
 from pseudocal.app.report.page import templates
 from pseudocal.app.report.predictions import Confidences, class_name
@@ -32,10 +32,10 @@ from pseudocal.app.report.record import (
     Threshold,
     Unit,
 )
-from pseudocal.app.report.wording import Headline
+from pseudocal.app.report.wording import Headline, Recommendation
 from pseudocal.app.run import AboutData, AboutModel, Timing
 from pseudocal.arrays import InputError, Labelled, Labels, Logits, cores
-from pseudocal.calibrators import Calibration
+from pseudocal.calibrators import Calibration, Reason, ReasonCode
 from pseudocal.metrics import Interval, Outcomes, Reliability, Segmented, bootstrap, paired
 from pseudocal.metrics.outcomes import bin_of, equal_width
 from pseudocal.metrics.samples import sample_of
@@ -85,8 +85,6 @@ class Summary:
     unit: Unit = "inputs"
     # predictions in each bin of confidence before and after
     histogram: Doubles = field(default_factory=lambda: np.zeros((2, BINS)))
-    # sums of the confidences before and after of the predictions in each bin before
-    moved: Doubles = field(default_factory=lambda: np.zeros((2, BINS)))
     # predictions of each class, the sums of their confidences before and after, and how many are
     # right, `(4, classes)`; NaN if that is not known
     by_class: Any = 0.0
@@ -157,7 +155,6 @@ class Summary:
         self.histogram += [np.bincount(part, weights, BINS) for part in (bins, bins_after)]
         before = before * weights
         after = after * weights
-        self.moved += [np.bincount(bins, part, BINS) for part in (before, after)]
         sums = [np.bincount(predicted, part, classes) for part in (weights, before, after, known)]
         self.by_class = self.by_class + np.stack(sums)
         kept = (weights, after, known)
@@ -227,12 +224,20 @@ def _beginning(text: str) -> str:
 
 
 def report_of(
-    summary: Summary, fitted_on: Labelled, *, model: AboutModel, data: AboutData, timing: Timing
+    summary: Summary,
+    fitted_on: Labelled,
+    *,
+    model: AboutModel,
+    data: AboutData,
+    timing: Timing,
+    out: Path,
+    kept: bool = True,
 ) -> Report:
     """Make the report of a calibration.
 
     The temperature was fitted on mixup samples, those of pixels with groups; or on the labelled
-    inputs, if the calibration was refined.
+    inputs, if the calibration was refined. Commands of the report name the folder `out`; `kept`
+    says whether the run is kept there.
     """
     calibration = summary.calibration
     seen = summary.seen()
@@ -244,7 +249,9 @@ def report_of(
         metrics = measure(*seen)
     confidence = _histogram(summary)
     report = Report(
-        headline=Headline("unfitted", {"before": confidence.mean_before}),  # replaced below
+        # both are replaced below
+        headline=Headline("unknown", {"before": confidence.mean_before, "inputs": ""}),
+        recommendation=Recommendation("keep", {}, Reason(ReasonCode.NOTHING_FITTED)),
         model=model,
         data=data,
         unit=summary.unit,
@@ -262,17 +269,22 @@ def report_of(
             model,
             calibration.temperature,
             segments=summary.unit == "pixels",
-            refused=calibration.refused is not None,
+            unchanged=calibration.verdict in ("already calibrated", "do not apply"),
         ),
         settings=calibration.settings,
         versions=calibration.versions,
         timing=timing,
     )
-    return replace(report, headline=headline_of(report), facts=facts_of(report))
+    return replace(
+        report,
+        headline=headline_of(report),
+        recommendation=recommendation_of(report, out, kept=kept),
+        facts=facts_of(report),
+    )
 
 
 def usage_of(
-    model: AboutModel, temperature: float, *, segments: bool = False, refused: bool = False
+    model: AboutModel, temperature: float, *, segments: bool = False, unchanged: bool = False
 ) -> str:
     """Python code that applies the result.
 
@@ -281,8 +293,8 @@ def usage_of(
     probabilities = calibration.probabilities(logits)    # or: softmax(logits / 2)
     """
     how = "logits"
-    if refused:
-        how = "rejected"
+    if unchanged:
+        how = "unchanged"
     elif model.files or model.kind in ("lightgbm", "sklearn", "xgboost"):
         how = model.recipe
     template = templates()["usage.txt"]
@@ -308,13 +320,10 @@ def _fit(calibration: Calibration) -> Fit:
 
 def _histogram(summary: Summary) -> Histogram:
     count, before, after, _ = np.sum(summary.by_class, axis=1).tolist()
-    filled = np.where(summary.histogram[0] > 0, summary.histogram[0], np.nan)
     return Histogram(
         edges=tuple(equal_width(BINS).tolist()),
         before=tuple(np.rint(summary.histogram[0]).astype(int).tolist()),
         after=tuple(np.rint(summary.histogram[1]).astype(int).tolist()),
-        confidence_before=_finite(summary.moved[0] / filled),
-        confidence_after=_finite(summary.moved[1] / filled),
         mean_before=before / count,
         mean_after=after / count,
     )

@@ -14,6 +14,7 @@ from pseudocal.app.report.findings import known_accuracy
 from pseudocal.app.report.record import Bins, FilledBin, Report, Threshold
 
 QUARTERS = (0, 0.25, 0.5, 0.75, 1)
+FEW = 3  # a bar of fewer predictions is drawn pale, without its interval
 # where the tracks beside the verdict begin and end
 TRACK_LEFT = 14
 TRACK_RIGHT = 346
@@ -159,8 +160,15 @@ def _reliability_column(one: FilledBin, when: str) -> Column:
     tip = f"{one.count:,} at {one.confidence:.1%}: {one.accuracy:.1%} right"
     if one.interval is not None:
         tip += " ({:.0%} to {:.0%})".format(*one.interval)
+    if is_few(one):
+        return Column(one.left, one.right, {f"{when} few": one.accuracy}, tip)
     bars = {when: one.accuracy}
     return Column(one.left, one.right, bars, tip, one.confidence, one.interval)
+
+
+def is_few(one: FilledBin) -> bool:
+    """Whether a bin has too few predictions for its accuracy to mean anything."""
+    return one.count < FEW
 
 
 def _reliability_row(one: FilledBin) -> tuple[str, ...]:

@@ -3,18 +3,47 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
-from pseudocal.app.report.record import Fit, Report
-from pseudocal.app.report.wording import Fact, Headline, Level, Values
+from pseudocal.app.report.record import Fit, Report, Threshold
+from pseudocal.app.report.wording import (
+    QUESTIONS,
+    Answer,
+    Fact,
+    Headline,
+    Level,
+    Recommendation,
+    Values,
+)
+from pseudocal.app.run import CALIBRATION
+from pseudocal.calibrators import Reason, ReasonCode
+from pseudocal.calibrators.measured import Measured
 from pseudocal.metrics import Interval
 
-LEAST = 20  # predictions in a bin of confidence, to state their accuracy
+TO_LABEL = 50  # inputs that are recommended to be labelled
 FEW_IMAGES = 50
 FEW_MIXED = 0.1  # a fraction of pairs
-CONFIRMED = ("apply", "already calibrated")  # verdicts
+# reasons that say what second opinions found, and not what speaks for or against T
+OPINIONS = (
+    ReasonCode.SECOND_MODEL_AGREES,
+    ReasonCode.SECOND_MODELS_AGREE,
+    ReasonCode.SHARED_ERRORS_UNKNOWN,
+    ReasonCode.SURROGATE_AGREES,
+    ReasonCode.SURROGATE_ERRORS_UNKNOWN,
+)
+# reasons that speak for T
+IMPROVES = (
+    ReasonCode.LOWERS_CONFIDENCE,
+    ReasonCode.RAISES_CONFIDENCE,
+    ReasonCode.CLOSER,
+    ReasonCode.MIXUP_AGREES,
+    ReasonCode.LABELS_OVERCONFIDENT,
+    ReasonCode.LABELS_UNDERCONFIDENT,
+)
+# reasons for which no temperature helps
+UNCORRECTABLE = (ReasonCode.LABELS_CONFIDENCE_HIGH, ReasonCode.LABELS_CONFIDENCE_LOW)
 
 
 # ------------------------------------------------------------------------------ the accuracy
@@ -36,80 +65,154 @@ def estimate_source(report: Report) -> str:
     return next((name for name in ("agreement", "surrogate") if name in found), "mixup")
 
 
+def is_fitted_on_mixup(report: Report) -> bool:
+    """Whether the temperature that applies was fitted on mixup samples."""
+    return not report.unchanged and report.settings.get("estimator", "mixup") == "mixup"
+
+
 # ------------------------------------------------------------------------------ the headline
 
 
 def headline_of(report: Report) -> Headline:
-    """The first sentence: how often predictions near 90% confidence are right."""
-    if report.reliability.source != "mixup":
-        bins = report.reliability.before
-        k = _near_90(bins.count, bins.confidence, LEAST)
-        if k is not None:
-            return _measured_headline(report, k)
-    confidence = report.confidence
-    mean: Values = {"before": confidence.mean_before}
-    if report.refused:
-        return _rejected_headline(report, mean)
-    if report.unfitted:
-        return Headline("unfitted", mean)
-    k = _near_90(confidence.before, confidence.confidence_before, least=1)
-    level = None if k is None else confidence.confidence_before[k]
-    after = None if k is None else confidence.confidence_after[k]
-    if level is None or after is None:
-        return Headline("mean_confidence", mean | {"after": confidence.mean_after})
-    values: Values = {"level": level, "after": after}
-    if report.labels is not None:
-        return Headline("estimated_from_labels", values | {"labels": report.labels.labels})
-    if report.verdict in CONFIRMED:
-        return Headline("estimated", values)
-    return Headline("estimated_unconfirmed", values)
-
-
-def _measured_headline(report: Report, k: int) -> Headline:
-    """The accuracy of the predictions in bin k, and their confidence after calibration."""
-    bins = report.reliability.before
-    level = bins.confidence[k]
-    accuracy = bins.accuracy[k]
-    assert level is not None
-    assert accuracy is not None
-    values: Values = {"level": level, "accuracy": accuracy, "n": bins.count[k], "unit": report.unit}
-    after = None
-    if report.calibration.temperature != 1 and report.confidence.edges == bins.edges:
-        after = report.confidence.confidence_after[k]
-    unchanged = "_unchanged"
-    if after is not None:
-        values["after"] = after
-        unchanged = ""
-    low = bins.low[k]
-    high = bins.high[k]
-    if report.reliability.source == "labels" and low is not None and high is not None:
-        return Headline("labelled" + unchanged, values | {"low": low, "high": high})
-    return Headline("measured" + unchanged, values)
-
-
-def _rejected_headline(report: Report, mean: Values) -> Headline:
-    """The mean confidence next to the accuracy."""
+    """The first sentence: the accuracy, measured if possible, else estimated."""
+    images = "images" if report.unit == "pixels" else "inputs"
+    inputs: Values = {"inputs": f"{report.data.used:,} {images}"}
+    row = report.metric("accuracy")
+    if row is not None and row.before.value is not None:
+        low = row.before.value if row.before.low is None else row.before.low
+        high = row.before.value if row.before.high is None else row.before.high
+        values: Values = {"accuracy": row.before.value, "low": low, "high": high}
+        return Headline("ground_truth", inputs | values)
     known = known_accuracy(report)
     if known is None:
-        return Headline("rejected", mean)
-    values = mean | {"accuracy": known.value, "low": known.low, "high": known.high}
-    if report.labels is None:
-        return Headline("rejected_estimated", values)
-    return Headline("rejected_measured", values | {"labels": report.labels.labels})
+        return Headline("unknown", inputs | {"before": report.confidence.mean_before})
+    values = inputs | {"accuracy": known.value, "low": known.low, "high": known.high}
+    if report.labels is not None:
+        return Headline("labels", values | {"labels": report.labels.labels})
+    return Headline("estimated", values)
 
 
-def _near_90(count: Sequence[int], confidence: Sequence[float | None], least: int) -> int | None:
-    """The bin with enough predictions whose mean confidence is nearest to 90%.
+# ------------------------------------------------------------------------------ the recommendation
 
-    >>> _near_90([500, 30, 3], [0.5, 0.8, 0.9], 20), _near_90([3], [0.9], 20)
-    (1, None)
+
+def recommendation_of(report: Report, out: Path, *, kept: bool) -> Recommendation:
+    """What to do: deploy the calibrated model, keep the model, or label inputs.
+
+    Args:
+        report: the report.
+        out: the run folder as the user named it.
+        kept: whether the run is kept there, which `label` needs.
+
     """
-    far = {
-        k: abs(mean - 0.9)
-        for k, mean in enumerate(confidence)
-        if mean is not None and count[k] >= least
+    reason = deciding_reason(report)
+    if report.verdict == "apply":
+        file = next(iter(report.model.files), CALIBRATION)
+        code = "deploy" if report.model.files else "deploy_calibration"
+        return Recommendation(code, {"file": file, "path": str(out / file)}, reason)
+    values: Values = {"out": str(out), "unit": report.unit}
+    if report.labels is not None:
+        return _after_labels(report.labels, values, reason)
+    n = TO_LABEL
+    if report.unit == "inputs":
+        n = min(n, report.data.used)
+    values["n"] = n
+    if not kept:
+        return Recommendation("label_again", values, reason)
+    code = "keep_or_label" if report.verdict == "do not apply" else "label"
+    return Recommendation(code, values, reason)
+
+
+def _after_labels(labels: Measured, values: Values, reason: Reason) -> Recommendation:
+    """What to do after labels that do not say "apply"."""
+    done = labels.labels + labels.cannot_tell
+    more = min(labels.more_labels or max(labels.labels, TO_LABEL), labels.rows - done)
+    if labels.verdict != "caution" or more <= 0:
+        return Recommendation("keep", values, reason)
+    values = values | {"more": more, "n": done + more}
+    if reason.code in UNCORRECTABLE:
+        return Recommendation("keep_or_label_more", values, reason)
+    if labels.sampling == "random":
+        return Recommendation("label_more_at_random", values, reason)
+    return Recommendation("label_more", values, reason)
+
+
+def deciding_reason(report: Report) -> Reason:
+    """The reason that decided the verdict: what T does if it is good, else what speaks against it."""
+    judged = report.labels or report.trust
+    if judged is None:
+        return Reason(ReasonCode.NOTHING_FITTED)
+    if judged.verdict == "apply":
+        wanted = [reason for reason in judged.reasons if reason.code in IMPROVES]
+    else:
+        wanted = [reason for reason in judged.reasons if reason.code not in (*OPINIONS, *IMPROVES)]
+    return (*wanted, *judged.reasons, Reason(ReasonCode.NOTHING_FITTED))[0]
+
+
+# ------------------------------------------------------------------------------ the first answers
+
+
+def answers_of(report: Report) -> dict[str, Answer | Fact]:
+    """The answers to the questions of `QUESTIONS`, which readers ask first."""
+    answers = (_changes(report), _trusted(report), _assumed(report), _risk(report))
+    return dict(zip(QUESTIONS, answers, strict=True))
+
+
+def _changes(report: Report) -> Answer:
+    before = report.confidence.mean_before
+    after = report.confidence.mean_after
+    temperature = report.calibration.temperature
+    if report.unchanged or temperature == 1:
+        return Answer("changes_nothing", {"before": before})
+    if report.verdict == "apply":
+        return Answer("changes", {"before": before, "after": after})
+    what = next(iter(report.model.files), f"T = {temperature:.3g}")
+    return Answer("changes_later", {"before": before, "after": after, "what": what})
+
+
+def _trusted(report: Report) -> Answer:
+    """How many predictions are confident, and how many of these are wrong."""
+    row = shown_threshold(report)
+    values: Values = {
+        "coverage": row.coverage,
+        "threshold": row.threshold,
+        "unit": report.unit,
+        "error": row.expected_error if row.error is None else row.error,
     }
-    return min(far, key=far.__getitem__, default=None)
+    if row.error is not None:
+        after = "" if report.unchanged else " after calibration"
+        return Answer("trust_measured", values | {"after": after})
+    if report.unchanged:
+        return Answer("trust_unknown")
+    return Answer("trust_expected" if report.verdict == "apply" else "trust_unconfirmed", values)
+
+
+def shown_threshold(report: Report) -> Threshold:
+    """The threshold to give as an example: at most 90%, reached by at least 5% of the inputs."""
+    enough = [row for row in report.selection if row.threshold <= 0.9 and row.coverage >= 0.05]
+    return (enough or report.selection)[-1]
+
+
+def _source(report: Report) -> str:
+    """What the result rests on: labels, agreement, surrogate, mixup or nothing."""
+    if report.labels is not None:
+        return "labels"
+    return "nothing" if report.unfitted else estimate_source(report)
+
+
+def _assumed(report: Report) -> Answer:
+    if report.data.assumed:
+        return Answer("assumed_preprocessing", {"assumed": ", ".join(report.data.assumed)})
+    return Answer(f"assumed_{_source(report)}")
+
+
+def _risk(report: Report) -> Answer | Fact:
+    """The first caution or, if there is none, what the method cannot see."""
+    for fact in report.facts:
+        if fact.level == "caution" and fact.code != "preprocessing_assumed":
+            return fact
+    if report.labels is not None:
+        return Answer("risk_labels", {"labels": report.labels.labels})
+    return Answer(f"risk_{_source(report)}")
 
 
 # ------------------------------------------------------------------------------ the facts

@@ -13,11 +13,14 @@ from typing import Any
 
 from pseudocal.app.report import figures, wording
 from pseudocal.app.report.findings import (
+    answers_of,
     effect_of,
     estimate_source,
     is_contradicted,
+    is_fitted_on_mixup,
     known_accuracy,
     second_opinions,
+    shown_threshold,
 )
 from pseudocal.app.report.record import Measurement, Report
 from pseudocal.app.run import PAGE, REPORT
@@ -32,8 +35,11 @@ def page(report: Report) -> str:
     """Draw the report as an HTML page."""
     judged = report.labels or report.trust
     diagrams = report.reliability
+    shown = (diagrams.before,) if report.unfitted else (diagrams.before, diagrams.after)
     html: str = templates()["page.html"].render(
         report=report,
+        advice=report.recommendation,
+        answers=answers_of(report),
         judged=judged,
         verdict=None if judged is None else wording.VERDICTS[judged.verdict],
         contradicted=is_contradicted(report),
@@ -44,8 +50,11 @@ def page(report: Report) -> str:
         effect=wording.EFFECTS[effect_of(report.calibration, report.verdict)],
         confidences=figures.histogram(report),
         diagrams=figures.reliability_diagrams(report),
+        folded=diagrams.source == "mixup" and not is_fitted_on_mixup(report),
+        few=any(figures.is_few(one) for bins in shown for one in bins.filled()),
         risk=figures.risk_coverage(report),
         threshold_rows=_threshold_rows(report),
+        example=shown_threshold(report),
         intervals=any(one.interval is not None for one in diagrams.before.filled()),
     )
     return html

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pseudocal.app.records import decode_json, encode_json
-from pseudocal.app.report.wording import Fact, Headline
+from pseudocal.app.report.wording import Fact, Headline, Recommendation
 from pseudocal.app.run import AboutData, AboutModel, Timing
 from pseudocal.app.thresholds import RunThreshold
 from pseudocal.arrays import InputError
@@ -44,9 +44,6 @@ class Histogram:
     edges: tuple[float, ...]
     before: tuple[int, ...]
     after: tuple[int, ...]
-    # the mean confidences of the predictions in each bin of `before`; None for an empty bin
-    confidence_before: tuple[float | None, ...]
-    confidence_after: tuple[float | None, ...]
     mean_before: float
     mean_after: float
 
@@ -189,7 +186,8 @@ class MapImages:
 class Report:
     """The content of a report."""
 
-    headline: Headline  # the first sentence
+    headline: Headline  # the first sentence: the accuracy
+    recommendation: Recommendation  # what to do, and why
     model: AboutModel
     data: AboutData
     unit: Unit  # what a prediction is made for
@@ -210,7 +208,7 @@ class Report:
     threshold: RunThreshold | None = None  # which predictions to accept, if it was asked for
     facts: tuple[Fact, ...] = ()  # what to know before using the result, cautions first
     format: Literal["pseudocal-report"] = "pseudocal-report"
-    format_version: Literal[6] = 6
+    format_version: Literal[7] = 7
 
     def __repr__(self) -> str:
         title = f"{self.model.title} on {self.data.name}"

@@ -7,13 +7,14 @@ reasons of the verdict are worded in `calibrators/wording.py`.
 from __future__ import annotations
 
 import math
+import shlex
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pseudocal.arrays import InputError
-from pseudocal.calibrators.wording import count
+from pseudocal.calibrators.wording import Reason, count
 from pseudocal.files import brief
 
 Values = dict[str, float | str]
@@ -24,50 +25,33 @@ Tone = Literal["good", "caution", "bad"]
 # ------------------------------------------------------------------------------ the first sentence
 
 
-AT = "Predictions made at {level:confidence} confidence are right "
-MEASURED = AT + "{accuracy:confidence} of the time (measured on {n:count} {unit})."
-LABELLED = (
-    AT + "{accuracy:confidence} of the time (95% interval {low:.0%} to {high:.0%}, {n:labels})."
-)
-THEY_READ = " After calibration they read {after:confidence}."
-MEAN = "The mean confidence is {before:.0%}."
+INTERVAL_90 = "(90% interval {low:confidence} to {high:confidence}; "
 
 HEADLINES: dict[str, str] = {
-    "measured": MEASURED + THEY_READ,
-    "measured_unchanged": MEASURED,
-    "labelled": LABELLED + THEY_READ,
-    "labelled_unchanged": LABELLED,
-    "estimated": (AT + "an estimated {after:confidence} of the time (no labels used)." + THEY_READ),
-    "estimated_unconfirmed": (
-        "Predictions made at {level:confidence} confidence may be right {after:confidence} "
-        "of the time (an unconfirmed estimate, no labels used)." + THEY_READ
+    "ground_truth": (
+        "Measured accuracy: {accuracy:confidence} (95% interval {low:confidence} to "
+        "{high:confidence}; ground truth of {inputs})."
     ),
-    "estimated_from_labels": (
-        AT + "an estimated {after:confidence} of the time (from {labels:labels})." + THEY_READ
+    "labels": (
+        "Measured accuracy: {accuracy:confidence} " + INTERVAL_90 + "{labels:labels}, {inputs})."
     ),
-    "rejected": MEAN + " The model is unchanged.",
-    "rejected_estimated": (
-        MEAN + " The estimated accuracy is {accuracy:.0%} (90% interval {low:.0%} to {high:.0%}, "
-        "no labels used). The model is unchanged."
+    "estimated": (
+        "Estimated accuracy: {accuracy:confidence} " + INTERVAL_90 + "{inputs}, no labels used)."
     ),
-    "rejected_measured": (
-        MEAN + " The accuracy is {accuracy:.0%} (90% interval {low:.0%} to {high:.0%}, "
-        "{labels:labels}). The model is unchanged."
-    ),
-    "unfitted": MEAN + " Nothing was fitted, and nothing was checked without labels.",
-    "mean_confidence": (
-        "The mean confidence is {before:.0%} before calibration and {after:.0%} after."
+    "unknown": (
+        "Unknown accuracy: it cannot be estimated without labels. "
+        "Mean confidence: {before:confidence} ({inputs})."
     ),
 }
 
 
 @dataclass(frozen=True)
 class Headline:
-    """The first sentence of a report, as data; `str` gives the sentence.
+    """The first sentence of a report, the accuracy, as data; `str` gives the sentence.
 
-    >>> print(Headline("estimated", {"level": 0.9, "after": 0.772}))
-    Predictions made at 90% confidence are right an estimated 77% of the time (no labels used).
-    After calibration they read 77%.
+    >>> values = {"accuracy": 0.46, "low": 0.33, "high": 0.59, "inputs": "1,600 inputs"}
+    >>> print(Headline("estimated", values))
+    Estimated accuracy: 46% (90% interval 33% to 59%; 1,600 inputs, no labels used).
     """
 
     code: str  # a key of `HEADLINES`
@@ -78,6 +62,149 @@ class Headline:
 
     def __str__(self) -> str:
         return _sentence(HEADLINES, self.code, self.values)
+
+
+# ------------------------------------------------------------------------------ the recommendation
+
+
+Decision = Literal["deploy", "keep", "label"]
+KEEP = "Keep the model you have"
+LABEL = "pseudocal label {out:path} -n {n:.0f}"
+
+# for each code: what is recommended, and the command for it or the file to use, if there is one
+ACTIONS: dict[str, tuple[Decision, str, str]] = {
+    "deploy": ("deploy", "Deploy {file}", "{path:path}"),
+    "deploy_calibration": (
+        "deploy",
+        "Deploy {file} with the model you have",
+        "pseudocal apply {path:path} logits.npy -o probabilities.npy",
+    ),
+    "keep": ("keep", KEEP, ""),
+    "keep_or_label": ("keep", KEEP + ", or label {n:count} {unit} to calibrate it", LABEL),
+    "keep_or_label_more": ("keep", KEEP + ", or check with {more:count} more labels", LABEL),
+    "label": ("label", "Label {n:count} {unit} before you deploy", LABEL),
+    "label_more": ("label", "Label {more:count} more {unit} before you deploy", LABEL),
+    "label_more_at_random": (
+        "label",
+        "Label {more:count} more {unit}, drawn at random, before you deploy",
+        "pseudocal refine {out:path} labels.csv --sampling random",
+    ),
+    "label_again": (
+        "label",
+        "Calibrate again without --no-logits, then label {n:count} {unit}",
+        LABEL,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What to do, as data: the action and the reason of the verdict that decides.
+
+    >>> from pseudocal.calibrators import ReasonCode
+    >>> why = Reason(ReasonCode.NOTHING_FITTED)
+    >>> advice = Recommendation("label", {"n": 50, "unit": "inputs", "out": "out"}, why)
+    >>> advice.decision, advice.action, advice.command
+    ('label', 'Label 50 inputs before you deploy', 'pseudocal label out -n 50')
+    >>> print(advice.because)
+    Nothing was fitted (T = 1), and nothing could be checked without labels.
+    """
+
+    code: str  # a key of `ACTIONS`
+    values: Values
+    reason: Reason
+
+    def __post_init__(self) -> None:
+        str(self)
+
+    def __str__(self) -> str:
+        return f"{self.action}: {self.command}" if self.command else f"{self.action}."
+
+    @property
+    def decision(self) -> Decision:
+        """Which of the three recommendations it is."""
+        return self._row[0]
+
+    @property
+    def action(self) -> str:
+        """What to do, without a full stop."""
+        return _sentence({self.code: self._row[1]}, self.code, self.values)
+
+    @property
+    def command(self) -> str:
+        """The command that does it, or the file to use; empty if there is nothing to do."""
+        return _sentence({self.code: self._row[2]}, self.code, self.values)
+
+    @property
+    def because(self) -> str:
+        """The first sentence of the reason."""
+        first, end, _ = str(self.reason).partition(". ")
+        return first + end.rstrip()
+
+    @property
+    def _row(self) -> tuple[Decision, str, str]:
+        if self.code not in ACTIONS:
+            raise InputError(f"there is no recommendation for the code {brief(self.code)}")
+        return ACTIONS[self.code]
+
+
+# ------------------------------------------------------------------------------ the first answers
+
+
+MOVES = "the mean confidence from {before:confidence} to {after:confidence}"
+
+QUESTIONS = ("What changes", "What to trust", "What was assumed", "What could be wrong")
+SAME = "New inputs are like these. "
+
+ANSWERS: dict[str, str] = {
+    # what changes
+    "changes": "Calibration moves " + MOVES + ". No predicted class changes.",
+    "changes_later": (
+        "Nothing yet: keep the model you have. {what} would move " + MOVES + " and change no "
+        "predicted class."
+    ),
+    "changes_nothing": "Nothing. The mean confidence stays at {before:confidence}.",
+    # which predictions to trust
+    "trust_measured": (
+        "{coverage:.0%} of the {unit} reach {threshold:.0%} confidence{after}. {error:.1%} of them "
+        "are wrong (ground truth)."
+    ),
+    "trust_expected": (
+        "{coverage:.0%} of the {unit} reach {threshold:.0%} confidence after calibration. An "
+        "estimated {error:.1%} of them are wrong."
+    ),
+    "trust_unconfirmed": (
+        "{coverage:.0%} of the {unit} reach {threshold:.0%} confidence after calibration. If T is "
+        "right, {error:.1%} of them are wrong."
+    ),
+    "trust_unknown": "Unknown: nothing has checked these confidences.",
+    # what was assumed
+    "assumed_preprocessing": SAME + "They are prepared as in training: {assumed} was assumed.",
+    "assumed_labels": SAME + "The labels are right.",
+    "assumed_agreement": SAME + "The models share errors as often as on mixup samples.",
+    "assumed_surrogate": SAME + "The surrogate repeats errors as often as on mixup samples.",
+    "assumed_mixup": SAME + "The model treats them like mixup samples.",
+    "assumed_nothing": SAME + "Nothing else was assumed, and nothing was fitted.",
+    # what could be wrong
+    "risk_labels": (
+        "In one of ten such samples of {labels:labels}, the accuracy lies outside the interval."
+    ),
+    "risk_agreement": "Errors that the models share on real inputs only were not seen.",
+    "risk_surrogate": "Consistent errors of the model were not seen.",
+    "risk_mixup": "Consistent errors of the model were not seen.",
+    "risk_nothing": "The confidences may be far too high or too low.",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a question that readers ask first, as data; `str` gives its sentence."""
+
+    code: str  # a key of `ANSWERS`
+    values: Values = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return _sentence(ANSWERS, self.code, self.values)
 
 
 # ------------------------------------------------------------------------------ what to know
@@ -329,7 +456,7 @@ def metric_cells(metric: str, parts: Sequence[Numbers]) -> list[tuple[str, str, 
 
 
 class _Formatter(string.Formatter):
-    """Has three more ways to show a number: a count, labels and a confidence."""
+    """Has more ways to show a value: a count, labels, a confidence, a path in a command."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
         if format_spec == "count":
@@ -338,6 +465,8 @@ class _Formatter(string.Formatter):
             return count(value, "label")
         if format_spec == "confidence":
             return confidence(value)
+        if format_spec == "path":  # it may come from somebody else, and people copy commands
+            return shlex.quote(str(value))
         return str(super().format_field(value, format_spec))
 
 
