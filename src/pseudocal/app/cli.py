@@ -235,6 +235,13 @@ def calibrate(
         Path | None,
         data_option("take all settings from a file, such as OUT/job.toml", "--job", metavar="FILE"),
     ] = None,
+    other_data: Annotated[
+        str | None, data_option("with --job: other data than in the file", "--data", metavar="DATA")
+    ] = None,
+    other_model: Annotated[
+        str | None,
+        data_option("with --job: another model than in the file", "--model", metavar="MODEL"),
+    ] = None,
     classes: Classes = None,
     ground_truth: Annotated[Path | None, data_option("true classes, for evaluation only")] = None,
     labels: Annotated[
@@ -353,10 +360,14 @@ def calibrate(
     """Calibrate MODEL on unlabelled DATA; write a calibrated model, predictions and a report."""
     if job_file is not None:
         allowed = {"out", "trust_model", "quiet", "as_json", "exit_code", "job_file"}
-        check_alone(context, "--job", allowed)
-        job = read_job(job_file, out=out, trust=trust_model)
+        check_alone(context, "--job", allowed | {"other_model", "other_data"})
+        job = read_job(job_file, model=other_model, data=other_data, out=out, trust=trust_model)
         _finish(calibrate_steps(job), quiet=quiet, as_json=as_json, exit_code=exit_code)
         return
+    if other_model is not None or other_data is not None:
+        raise typer.BadParameter(
+            "--model and --data belong to --job FILE: give MODEL and DATA first"
+        )
     if model is None or data is None or out is None:
         raise typer.BadParameter("expected MODEL, DATA and --out, or --job FILE")
     image_settings = resizing(resize) | cropping(size, crop) | normalisation(preprocess)
@@ -438,7 +449,9 @@ def label(
     names = names_in(classes)
     saved = {"inputs": inputs, "output_type": output_type, "binary": binary, "field": field}
     folder = _run_folder(target, out, saved, names)
-    page = write_labelling_page(folder, n, classes=names, trust_paths=trust_paths)
+    page = write_labelling_page(
+        folder, n, classes=names_in(classes, synonyms=True), trust_paths=trust_paths
+    )
     typer.echo(f"{page}: {n:,} to label; open it in a browser, label, save labels.csv")
     typer.echo(f"{folder / LABEL_TABLE}: the same as a table, to fill in elsewhere")
     if not Run.open(folder).record.classes:
@@ -537,7 +550,10 @@ def evaluate(
 def apply(
     calibration: Annotated[Path, typer.Argument(help="calibration.json")],
     logits: SavedLogits,
-    out: Annotated[Path, option("--out", "-o", help="file for the calibrated probabilities, .npy")],
+    out: Annotated[
+        Path,
+        option("--out", "-o", help="file for the calibrated probabilities: .npy, .csv or .parquet"),
+    ],
     output_type: SavedType = None,
     field: SavedField = None,
 ) -> None:

@@ -185,11 +185,15 @@ def words(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(part.strip() for part in text.split(","))
 
 
-def names_in(path: Path | None) -> tuple[str, ...]:
-    """Read class names, one per line; blank lines at the end are dropped."""
+def names_in(path: Path | None, *, synonyms: bool = False) -> tuple[str, ...]:
+    """Read class names, one per line; blank lines at the end are dropped.
+
+    Synonyms may follow a name, each after a tab.
+    """
     if path is None:
         return ()
     try:
-        return tuple(path.read_text(encoding="utf-8").rstrip().splitlines())
+        lines = tuple(path.read_text(encoding="utf-8").rstrip().splitlines())
+        return lines if synonyms else tuple(line.split("\t")[0] for line in lines)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"expected a text file of class names, got {path}: {error}") from error

@@ -29,7 +29,7 @@ from pseudocal.app.publishing import finish_publishing, publishing
 from pseudocal.app.records import to_plain
 from pseudocal.app.report import Report, measure, write_page
 from pseudocal.app.report.page import ComparedLine, comparison, line_of
-from pseudocal.app.report.predictions import row_chunks
+from pseudocal.app.report.predictions import PredictionTable, row_chunks, writing_table
 from pseudocal.app.run import (
     CALIBRATION,
     LOGITS,
@@ -88,6 +88,7 @@ def collect_outputs(
     path = Path(path)
     out = Path(out)
     logits = AsLogits(lambda x: x, output_type, binary)(np.asarray(saved_array(path, field)))
+    row_names = saved_names(path) or tuple(map(str, range(len(logits))))
     if logits.ndim != 2:
         raise InputError(f"{path} has outputs of shape {logits.shape}, not (n, classes)")
     check_rows(logits)
@@ -108,7 +109,7 @@ def collect_outputs(
             used=len(logits),
             preparation=f"saved {output_type or 'logits'}; no model was run",
         ),
-        names=tuple(map(str, described.get(NAMES, range(len(logits))))),
+        names=tuple(map(str, described.get(NAMES, row_names))),
         image_files=image_files,
         source=source,
         column=field,
@@ -131,12 +132,25 @@ def collect_outputs(
 def saved_array(path: Path, field: str | None = None) -> NDArray[Any] | StoredArray:
     """Read saved outputs; the numbers of a table are in its columns."""
     check_regular(path, "a file of outputs")
-    return read_table(path) if path.suffix.lower() in TABLES else read_array(path, field)
+    if path.suffix.lower() in TABLES:
+        return read_table(path, saved_classes(path))
+    return read_array(path, field)
 
 
 def saved_classes(path: Path) -> tuple[str, ...]:
     """The names of the classes: those of the columns of a table; none of an array."""
-    return tuple(read_columns(path)) if path.suffix.lower() in TABLES else ()
+    if path.suffix.lower() not in TABLES:
+        return ()
+    return tuple(name for name in read_columns(path) if name != NAMES)
+
+
+def saved_names(path: Path) -> tuple[str, ...]:
+    """The names of the inputs, in a column of the table or in the run folder; none of an array."""
+    if path.suffix.lower() in TABLES:
+        return tuple(map(str, read_columns(path).get(NAMES, ())))
+    if path.name == LOGITS and (path.parent / RECORD).exists():
+        return Run.open(path.parent).record.names
+    return ()
 
 
 def _descriptions(path: Path, rows: int) -> dict[str, Any]:
@@ -193,7 +207,8 @@ def evaluate(
     """Compute metrics of saved logits, and of the calibrated ones if there is a calibration.
 
     Ground truth may be names of classes: those of the columns of a table, or of the model in the folder
-    of the calibration.
+    of the calibration. A column `file` of it is matched with the names of the inputs: a column `file`
+    of the outputs, or those of the run that the outputs or the calibration belong to.
     """
     loaded = None if calibration is None else load_calibration(calibration)
     values = load_outputs(logits, output_type=output_type, field=field)
@@ -205,7 +220,8 @@ def evaluate(
         kind = Outcomes
         score = Outcomes.from_logits
         classes = saved_classes(logits) or _classes_beside(calibration)
-        labels = read_ground_truth(ground_truth, [str(i) for i in range(len(values))], classes)
+        names = saved_names(logits) or _names_beside(calibration, len(values))
+        labels = read_ground_truth(ground_truth, names, classes)
         truth = as_labels(labels, cast("Logits", values))  # only the shape of the logits matters
     before = []
     after = []
@@ -261,6 +277,15 @@ def _classes_beside(calibration: Path | None) -> tuple[str, ...]:
     return Run.open(calibration.parent).record.classes
 
 
+def _names_beside(calibration: Path | None, rows: int) -> tuple[str, ...]:
+    """The names of the inputs that the folder of a calibration knows, or row numbers."""
+    if calibration is not None and (calibration.parent / RECORD).exists():
+        names = Run.open(calibration.parent).record.names
+        if len(names) == rows:
+            return names
+    return tuple(map(str, range(rows)))
+
+
 def apply(
     calibration: Calibration,
     logits: Path,
@@ -274,8 +299,12 @@ def apply(
     The file appears once it is complete.
     """
     values = load_outputs(logits, output_type=output_type, field=field)
-    if out.suffix != ".npy":
-        raise InputError(f"expected an output file that ends in .npy, got {out}")
+    suffix = out.suffix.lower()
+    if suffix in TABLES and values.ndim == 2:
+        _write_table(calibration, logits, values, out)
+        return tuple(values.shape)
+    if suffix != ".npy":
+        raise InputError(f"expected an output file that ends in .npy, .csv or .parquet, got {out}")
     with replacing(out) as aside:
         written = allocate_array(
             aside, values.shape, np.float64 if values.dtype.itemsize > 4 else np.float32
@@ -284,6 +313,20 @@ def apply(
             written[rows] = calibration.probabilities(some)
         del written
     return tuple(values.shape)
+
+
+def _write_table(
+    calibration: Calibration, path: Path, values: Logits | StoredArray, out: Path
+) -> None:
+    """Write calibrated probabilities with the columns of the saved table."""
+    names = saved_names(path)
+    classes = saved_classes(path) or tuple(map(str, range(values.shape[1])))
+    with writing_table(out) as write:
+        for rows, some in _checked_chunks(values):
+            probabilities = calibration.probabilities(some)
+            columns: PredictionTable = {NAMES: list(names[rows])} if names else {}
+            columns |= {name: probabilities[:, i] for i, name in enumerate(classes)}
+            write(columns)
 
 
 def redraw(folder: Path) -> Path:
