@@ -179,15 +179,15 @@ RunOrOutputs = Annotated[
     Path,
     typer.Argument(
         metavar="OUT|OUTPUTS",
-        help="folder that calibrate wrote, or saved outputs of any model: .npy, .npz, .csv or "
-        ".parquet",
+        help="folder that calibrate wrote, or saved outputs of any model: .npy, .npz, .csv, "
+        ".parquet, or .jsonl with logprobs",
     ),
 ]
 SavedLogits = Annotated[
     Path,
     typer.Argument(
-        help=".npy, .npz, .csv or .parquet of shape (n, classes); arrays also (n, classes, height, "
-        "width)"
+        help=".npy, .npz, .csv or .parquet of shape (n, classes), .jsonl with logprobs; arrays also "
+        "(n, classes, height, width)"
     ),
 ]
 

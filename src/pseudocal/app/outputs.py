@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.collect import check_class_count
+from pseudocal.app.inputs.choices import JSONL, read_choices
 from pseudocal.app.inputs.ground_truth import read_ground_truth
 from pseudocal.app.inputs.images import IMAGE_SUFFIXES
 from pseudocal.app.inputs.tables import (
@@ -73,7 +74,8 @@ def collect_outputs(
         refine(out, "labels.csv").calibration.verdict
 
     Args:
-        path: an array or a table `(n, classes)`: .npy, .npz, .csv or .parquet.
+        path: an array or a table `(n, classes)`: .npy, .npz, .csv or .parquet; or .jsonl with the
+            log-probabilities of options (`inputs/choices.py`).
         out: the folder; if it holds these outputs already, its labels stay.
         inputs: what the person is shown, a row for each row of the outputs: a table or a text file
             with one input per line. A column `file` names the inputs; where it names images, these
@@ -95,6 +97,8 @@ def collect_outputs(
     names = tuple(classes) or (() if binary else saved_classes(path))
     check_class_count(names, logits.shape[1])
     name = str(path.absolute())
+    if inputs is None and path.suffix.lower() == JSONL:
+        inputs = path
     source = None if inputs is None else os.path.abspath(inputs)
     described: dict[str, Any] = {}
     image_files = None
@@ -132,6 +136,8 @@ def collect_outputs(
 def saved_array(path: Path, field: str | None = None) -> NDArray[Any] | StoredArray:
     """Read saved outputs; the numbers of a table are in its columns."""
     check_regular(path, "a file of outputs")
+    if path.suffix.lower() == JSONL:
+        return read_choices(path).logits
     if path.suffix.lower() in TABLES:
         return read_table(path, saved_classes(path))
     return read_array(path, field)
@@ -139,6 +145,8 @@ def saved_array(path: Path, field: str | None = None) -> NDArray[Any] | StoredAr
 
 def saved_classes(path: Path) -> tuple[str, ...]:
     """The names of the classes: those of the columns of a table; none of an array."""
+    if path.suffix.lower() == JSONL:
+        return read_choices(path).classes
     if path.suffix.lower() not in TABLES:
         return ()
     return tuple(name for name in read_columns(path) if name != NAMES)
@@ -146,6 +154,8 @@ def saved_classes(path: Path) -> tuple[str, ...]:
 
 def saved_names(path: Path) -> tuple[str, ...]:
     """The names of the inputs, in a column of the table or in the run folder; none of an array."""
+    if path.suffix.lower() == JSONL:
+        return read_choices(path).names
     if path.suffix.lower() in TABLES:
         return tuple(map(str, read_columns(path).get(NAMES, ())))
     if path.name == LOGITS and (path.parent / RECORD).exists():
@@ -155,7 +165,9 @@ def saved_names(path: Path) -> tuple[str, ...]:
 
 def _descriptions(path: Path, rows: int) -> dict[str, Any]:
     described = read_descriptions(path)
-    found = len(next(iter(described.values()), ()))
+    if not described:  # log-probabilities without questions
+        return {}
+    found = len(next(iter(described.values())))
     if found != rows:
         raise InputError(f"{path} describes {found} inputs, and there are {rows} outputs")
     return described
