@@ -38,6 +38,7 @@ from pseudocal.app.options import (
     names_in,
     normalisation,
     numbers,
+    one_file,
     option,
     output_option,
     performance_option,
@@ -48,10 +49,10 @@ from pseudocal.app.options import (
     with_address,
     words,
 )
+from pseudocal.app.outputs import SAVED, collect_outputs, compare_reports, load_calibration, redraw
 from pseudocal.app.outputs import apply as apply_to_file
-from pseudocal.app.outputs import collect_outputs, compare_reports, load_calibration, redraw
 from pseudocal.app.outputs import evaluate as evaluate_files
-from pseudocal.app.pipeline import Steps, calibrate_steps, refine_steps
+from pseudocal.app.pipeline import Steps, calibrate_steps, refine_steps, saved_steps
 from pseudocal.app.progress import print_result, score_lines, show_progress
 from pseudocal.app.run import LABEL_TABLE, Run
 from pseudocal.arrays import InputError
@@ -61,6 +62,11 @@ from pseudocal.calibrators.calibration import versions
 from pseudocal.extras import MissingExtraError
 
 DEFAULT = PseudoCal()
+# the options of calibrate that two saved outputs have
+SAVED_SETTINGS = {
+    *("model", "second_opinion", "classes", "out", "output_type", "binary", "field"),
+    *("quiet", "as_json", "exit_code"),
+}
 DEMO_OUT = Path("demo-output")
 EXPECTED = (
     "Image size .* exceeds limit",  # from Pillow; our own limit counts the file as unreadable
@@ -368,6 +374,21 @@ def calibrate(
         raise typer.BadParameter(
             "--model and --data belong to --job FILE: give MODEL and DATA first"
         )
+    if model is not None and data is None and Path(model).suffix.lower() in SAVED:
+        check_alone(context, "saved outputs", SAVED_SETTINGS)
+        steps = saved_steps(
+            collect_outputs(
+                model,
+                Path(model).with_suffix("") if out is None else out,
+                second_opinion=one_file(second_opinion),
+                output_type=output_type,
+                binary=binary,
+                field=field,
+                classes=names_in(classes),
+            )
+        )
+        _finish(steps, quiet=quiet, as_json=as_json, exit_code=exit_code)
+        return
     if model is None or data is None or out is None:
         raise typer.BadParameter("expected MODEL, DATA and --out, or --job FILE")
     image_settings = resizing(resize) | cropping(size, crop) | normalisation(preprocess)

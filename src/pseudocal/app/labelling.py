@@ -341,4 +341,5 @@ def _few_digits(value: Any) -> str:
     """
     if not isinstance(value, float | np.floating):
         return str(value)
-    return f"{value:.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
+    number = float(value)
+    return f"{number:.0f}" if 1000 <= abs(number) < 1e15 else f"{number:.4g}"

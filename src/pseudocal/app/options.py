@@ -185,6 +185,16 @@ def words(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(part.strip() for part in text.split(","))
 
 
+def one_file(names: list[str] | None) -> Path:
+    """The file of the second opinion that saved outputs need."""
+    if names is None or len(names) != 1:
+        raise InputError(
+            "saved outputs need the outputs of one second model: pass --second-opinion FILE, or label "
+            "some inputs with pseudocal label"
+        )
+    return Path(names[0])
+
+
 def names_in(path: Path | None, *, synonyms: bool = False) -> tuple[str, ...]:
     """Read class names, one per line; blank lines at the end are dropped.
 

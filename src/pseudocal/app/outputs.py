@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from pseudocal.app.collect import check_class_count
 from pseudocal.app.inputs.choices import JSONL, read_choices
-from pseudocal.app.inputs.ground_truth import read_ground_truth
+from pseudocal.app.inputs.ground_truth import as_numbers, read_ground_truth
 from pseudocal.app.inputs.images import IMAGE_SUFFIXES
 from pseudocal.app.inputs.tables import (
     ARRAYS,
@@ -25,7 +26,7 @@ from pseudocal.app.inputs.tables import (
     read_table,
 )
 from pseudocal.app.inputs.texts import read_descriptions
-from pseudocal.app.models.files import AsLogits, OutputType
+from pseudocal.app.models.files import AsLogits, OutputType, check_class_names
 from pseudocal.app.publishing import finish_publishing, publishing
 from pseudocal.app.records import to_plain
 from pseudocal.app.report import Report, measure, write_page
@@ -37,6 +38,7 @@ from pseudocal.app.run import (
     PAGE,
     RECORD,
     REPORT,
+    SECOND,
     AboutData,
     AboutModel,
     Run,
@@ -44,7 +46,16 @@ from pseudocal.app.run import (
     Timing,
     save_run,
 )
-from pseudocal.arrays import InputError, Logits, Maps, as_labels, as_logits, as_maps, check_rows
+from pseudocal.arrays import (
+    InputError,
+    Logits,
+    Maps,
+    as_labels,
+    as_logits,
+    as_maps,
+    check_rows,
+    looks_like_probabilities,
+)
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.calibration import versions
 from pseudocal.files import allocate_array, own_file, replacing
@@ -52,7 +63,9 @@ from pseudocal.maps import check_maps
 from pseudocal.metrics import Outcomes, Segmented
 from pseudocal.stored import StoredArray
 
+SAVED = ARRAYS | TABLES | {JSONL}  # the suffixes of saved outputs
 NAMES = "file"  # the column of a table that names the inputs
+PREDICTED = "class"  # the column of predicted classes, as `predictions.csv` calls it
 TELLING_ROWS = 1000  # rows that show whether the numbers are probabilities
 
 
@@ -61,6 +74,7 @@ def collect_outputs(
     out: str | Path,
     *,
     inputs: str | Path | None = None,
+    second_opinion: str | Path | None = None,
     output_type: OutputType | None = None,
     binary: bool = False,
     field: str | None = None,
@@ -80,6 +94,8 @@ def collect_outputs(
         inputs: what the person is shown, a row for each row of the outputs: a table or a text file
             with one input per line. A column `file` names the inputs; where it names images, these
             are shown. None to show row numbers.
+        second_opinion: the saved outputs of a second model for the same inputs: logits,
+            probabilities, or predicted classes in one column.
         output_type: whether the file holds "logits" or "probabilities"; None for logits, refused if
             they look like probabilities.
         binary: whether there is one number per row, for the second of two classes.
@@ -127,8 +143,18 @@ def collect_outputs(
         versions=versions(),
     )
     _check_same(out, logits)
+    second = None
+    if second_opinion is not None:
+        second = read_second(Path(second_opinion), names, record.names, logits.shape[1], field)
+        record = replace(
+            record,
+            second_models=1,
+            settings={"second_opinion": [str(Path(second_opinion).absolute())]},
+        )
     with publishing(out) as aside:
         np.save(aside / LOGITS, logits)
+        if second is not None:
+            np.save(aside / SECOND.format(0), second)
         save_run(aside, record, None, np.empty(0))
     return out
 
@@ -161,6 +187,64 @@ def saved_names(path: Path) -> tuple[str, ...]:
     if path.name == LOGITS and (path.parent / RECORD).exists():
         return Run.open(path.parent).record.names
     return ()
+
+
+def read_second(
+    path: Path,
+    classes: Sequence[str],
+    names: Sequence[str],
+    count: int,
+    field: str | None = None,
+) -> NDArray[Any]:
+    """Read the outputs of a second model: logits `(n, classes)`, or predicted classes `(n,)`.
+
+    Rows and columns of a table are matched by name, where both files have names.
+
+    Args:
+        path: the file.
+        classes: the names of the classes of the first model, if they have names.
+        names: the names of the inputs.
+        count: the number of classes.
+        field: the name of the array to use if an .npz file holds several.
+
+    """
+    found = _second_classes(path, classes, field)
+    if found is None:
+        values = np.asarray(saved_array(path, field))
+        binary = values.ndim == 2 and values.shape[1] == 1 and count == 2
+        is_probability = values.ndim == 2 and looks_like_probabilities(values)
+        kind: OutputType = "probabilities" if is_probability else "logits"
+        found = AsLogits(lambda x: x, kind, binary)(values)
+        theirs = saved_classes(path)
+        if classes and theirs and sorted(theirs) == sorted(classes):
+            found = found[:, [theirs.index(name) for name in classes]]
+        elif classes and theirs:
+            check_class_names(tuple(classes), theirs)
+        if found.shape[1:] != (count,):
+            raise InputError(f"{path} has outputs of shape {found.shape} for {count} classes")
+    if len(found) != len(names):
+        raise InputError(f"{path} has {len(found)} outputs for {len(names)} inputs")
+    their_names = saved_names(path)
+    if their_names and their_names != tuple(names) and sorted(their_names) == sorted(names):
+        number = {name: i for i, name in enumerate(their_names)}
+        found = found[[number[name] for name in names]]
+    return found
+
+
+def _second_classes(path: Path, classes: Sequence[str], field: str | None) -> NDArray[Any] | None:
+    """The predicted classes in a file that has nothing else; None if it has outputs."""
+    if path.suffix.lower() == JSONL:
+        return None
+    if path.suffix.lower() not in TABLES:
+        check_regular(path, "a file of outputs")
+        array = np.asarray(read_array(path, field))
+        return as_numbers(array, classes, path) if array.ndim == 1 else None
+    columns = read_columns(path)
+    others = [name for name in columns if name != NAMES]
+    chosen = PREDICTED if PREDICTED in columns else others[0]
+    if len(others) > 1 and chosen != PREDICTED:
+        return None
+    return as_numbers(columns[chosen], classes, path)
 
 
 def _descriptions(path: Path, rows: int) -> dict[str, Any]:

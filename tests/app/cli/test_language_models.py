@@ -139,7 +139,7 @@ def test_prompts_of_one_question_are_averaged(logprobs, tmp_path):
 
 
 def test_classes_by_name_and_questions_with_fewer_options(tmp_path):
-    lines = [{"logprobs": {"positive": -0.1, "negative": -2.4}}] * 3
+    lines: list[dict[str, Any]] = [{"logprobs": {"positive": -0.1, "negative": -2.4}}] * 3
     choices = read_choices(write_lines(tmp_path / "a.jsonl", lines))
     assert choices.classes == ("negative", "positive")
     assert choices.logits.argmax(axis=1).tolist() == [1, 1, 1]

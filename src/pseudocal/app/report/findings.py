@@ -50,6 +50,8 @@ def headline_of(report: Report) -> Headline:
     mean: Values = {"before": confidence.mean_before}
     if report.refused:
         return _rejected_headline(report, mean)
+    if report.unfitted and known_accuracy(report) is not None:
+        return _rejected_headline(report, mean)
     if report.unfitted:
         return Headline("unfitted", mean)
     k = _near_90(confidence.before, confidence.confidence_before, least=1)
