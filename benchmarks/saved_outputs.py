@@ -34,6 +34,7 @@ import numpy as np
 
 from pseudocal.calibrators.saved_outputs import SavedPair, calibrate_saved_outputs
 
+WARNED = 0.93  # of two prompts of one model
 COVERED = 0.93  # more than 90%: five families say little about the spread between families
 
 
@@ -219,7 +220,8 @@ def quantile(values: np.ndarray, weights: np.ndarray, q: float) -> float:
     """A weighted quantile."""
     order = np.argsort(values)
     cumulated = np.cumsum(weights[order]) / weights.sum()
-    return float(values[order][min(np.searchsorted(cumulated, q), len(values) - 1)])
+    place = min(int(np.searchsorted(cumulated, q)), len(values) - 1)
+    return float(values[order][place])
 
 
 def ends(cases: Sequence[Case]) -> tuple[float, float]:
@@ -300,14 +302,20 @@ def print_prompts(folder: Path, cases: Sequence[Case]) -> None:
     with np.load(folder / "llm_options.npz") as arrays:
         logits = arrays["logits"].astype(np.float64)
         prompts = arrays["prompts"].astype(np.int64)
-    caught = []
-    for model, task in np.ndindex(*logits.shape[:2]):
-        for prompt in (1, 2):  # the logits are those of prompt 0
-            pair = SavedPair.of(logits[model, task], prompts[model, task, prompt])
-            caught.append(pair.may_be_one_model)
+    pairs = {
+        (model, task, prompt): SavedPair.of(logits[model, task], prompts[model, task, prompt])
+        for model, task in np.ndindex(*logits.shape[:2])
+        for prompt in (1, 2)  # the logits are those of prompt 0
+    }
+    caught = [pair.may_be_one_model for pair in pairs.values()]
     print(
         f"two prompts of one model: warned about in {100 * np.mean(caught):.0f}% of {len(caught)}"
     )
+    held_out = []
+    for (model, _, _), pair in pairs.items():
+        others = [other.excess for key, other in pairs.items() if key[0] != model]
+        held_out.append(pair.excess >= np.quantile(others, 1 - WARNED))
+    print(f"with the threshold chosen on the other models: {100 * np.mean(held_out):.0f}%")
     for name in sorted({each.family for each in cases} - {"networks"}):
         own = [each.pair.may_be_one_model for each in cases if each.family == name]
         print(f"different models, {name}: warned about in {100 * np.mean(own):.0f}% of {len(own)}")

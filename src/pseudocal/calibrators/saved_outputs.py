@@ -110,11 +110,14 @@ class SavedPair:
         return lowest + (1 - lowest) * kappa
 
     @property
+    def excess(self) -> float:
+        """The log-odds of the agreement above those of the first model's mean confidence."""
+        return _log_odds(self.agreement) - _log_odds(self.confidence)
+
+    @property
     def may_be_one_model(self) -> bool:
         """Whether the outputs agree more than the confidence of the first model explains."""
-        if self.agreement >= IDENTICAL:
-            return True
-        return _log_odds(self.agreement) - _log_odds(self.confidence) >= SAME_MODEL
+        return self.agreement >= IDENTICAL or self.excess >= SAME_MODEL
 
     @property
     def second_is_less_confident(self) -> bool:

@@ -76,7 +76,7 @@ def test_the_four_commands_of_the_page(pseudocal, logprobs, truth, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     write_lines(tmp_path / "choices.jsonl", plain(logprobs))
     answers = [["file", "label"], *([f"q{i}", "ABCD"[label]] for i, label in enumerate(truth))]
-    with open("answers.csv", "w", newline="", encoding="utf-8") as file:
+    with open("truth.csv", "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(answers)
     commands = re.search(r"```console\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert commands is not None

@@ -8,7 +8,7 @@ There is one JSON object per line, in one of two forms:
   each option, `arguments` the prompts, `doc` the question.
 
 Lines of the same question are different prompts. They are one opinion: their probabilities are
-averaged. Answers in the file (`target`, `label`, other keys of `doc`) are never read.
+averaged. Ground truth in the file (`target`, `label`, other keys of `doc`) is never read.
 """
 
 from __future__ import annotations
