@@ -40,6 +40,7 @@ from pseudocal.app.options import (
     names_in,
     normalisation,
     numbers,
+    one_file,
     option,
     output_option,
     performance_option,
@@ -50,10 +51,10 @@ from pseudocal.app.options import (
     with_address,
     words,
 )
+from pseudocal.app.outputs import SAVED, collect_outputs, compare_reports, load_calibration, redraw
 from pseudocal.app.outputs import apply as apply_to_file
-from pseudocal.app.outputs import collect_outputs, compare_reports, load_calibration, redraw
 from pseudocal.app.outputs import evaluate as evaluate_files
-from pseudocal.app.pipeline import Steps, calibrate_steps, refine_steps
+from pseudocal.app.pipeline import Steps, calibrate_steps, refine_steps, saved_steps
 from pseudocal.app.progress import print_result, score_lines, show_progress
 from pseudocal.app.records import to_plain
 from pseudocal.app.run import LABEL_TABLE, THRESHOLD, Run
@@ -64,6 +65,11 @@ from pseudocal.calibrators.calibration import versions
 from pseudocal.extras import MissingExtraError
 
 DEFAULT = PseudoCal()
+# the options of calibrate that two saved outputs have
+SAVED_SETTINGS = {
+    *("model", "second_opinion", "classes", "out", "output_type", "binary", "field"),
+    *("quiet", "as_json", "exit_code"),
+}
 DEMO_OUT = Path("demo-output")
 EXPECTED = (
     "Image size .* exceeds limit",  # from Pillow; our own limit counts the file as unreadable
@@ -182,15 +188,15 @@ RunOrOutputs = Annotated[
     Path,
     typer.Argument(
         metavar="OUT|OUTPUTS",
-        help="folder that calibrate wrote, or saved outputs of any model: .npy, .npz, .csv or "
-        ".parquet",
+        help="folder that calibrate wrote, or saved outputs of any model: .npy, .npz, .csv, "
+        ".parquet, or .jsonl with logprobs",
     ),
 ]
 SavedLogits = Annotated[
     Path,
     typer.Argument(
-        help=".npy, .npz, .csv or .parquet of shape (n, classes); arrays also (n, classes, height, "
-        "width)"
+        help=".npy, .npz, .csv or .parquet of shape (n, classes), .jsonl with logprobs; arrays also "
+        "(n, classes, height, width)"
     ),
 ]
 
@@ -237,6 +243,13 @@ def calibrate(
     job_file: Annotated[
         Path | None,
         data_option("take all settings from a file, such as OUT/job.toml", "--job", metavar="FILE"),
+    ] = None,
+    other_data: Annotated[
+        str | None, data_option("with --job: other data than in the file", "--data", metavar="DATA")
+    ] = None,
+    other_model: Annotated[
+        str | None,
+        data_option("with --job: another model than in the file", "--model", metavar="MODEL"),
     ] = None,
     classes: Classes = None,
     ground_truth: Annotated[Path | None, data_option("true classes, for evaluation only")] = None,
@@ -356,9 +369,28 @@ def calibrate(
     """Calibrate MODEL on unlabelled DATA; write a calibrated model, predictions and a report."""
     if job_file is not None:
         allowed = {"out", "trust_model", "quiet", "as_json", "exit_code", "job_file"}
-        check_alone(context, "--job", allowed)
-        job = read_job(job_file, out=out, trust=trust_model)
+        check_alone(context, "--job", allowed | {"other_model", "other_data"})
+        job = read_job(job_file, model=other_model, data=other_data, out=out, trust=trust_model)
         _finish(calibrate_steps(job), quiet=quiet, as_json=as_json, exit_code=exit_code)
+        return
+    if other_model is not None or other_data is not None:
+        raise typer.BadParameter(
+            "--model and --data belong to --job FILE: give MODEL and DATA first"
+        )
+    if model is not None and data is None and Path(model).suffix.lower() in SAVED:
+        check_alone(context, "saved outputs", SAVED_SETTINGS)
+        steps = saved_steps(
+            collect_outputs(
+                model,
+                Path(model).with_suffix("") if out is None else out,
+                second_opinion=one_file(second_opinion),
+                output_type=output_type,
+                binary=binary,
+                field=field,
+                classes=names_in(classes),
+            )
+        )
+        _finish(steps, quiet=quiet, as_json=as_json, exit_code=exit_code)
         return
     if model is None or data is None or out is None:
         raise typer.BadParameter("expected MODEL, DATA and --out, or --job FILE")
@@ -451,8 +483,9 @@ def label(
     saved = {"inputs": inputs, "output_type": output_type, "binary": binary, "field": field}
     folder = _run_folder(target, out, saved, names)
     most = None if for_threshold is None else fraction(for_threshold)
+    synonyms = names_in(classes, synonyms=True)
     page = write_labelling_page(
-        folder, n, for_threshold=most, classes=names, trust_paths=trust_paths
+        folder, n, for_threshold=most, classes=synonyms, trust_paths=trust_paths
     )
     typer.echo(f"{page}: {n:,} to label; open it in a browser, label, save labels.csv")
     typer.echo(f"{folder / LABEL_TABLE}: the same as a table, to fill in elsewhere")
@@ -591,7 +624,10 @@ def evaluate(
 def apply(
     calibration: Annotated[Path, typer.Argument(help="calibration.json")],
     logits: SavedLogits,
-    out: Annotated[Path, option("--out", "-o", help="file for the calibrated probabilities, .npy")],
+    out: Annotated[
+        Path,
+        option("--out", "-o", help="file for the calibrated probabilities: .npy, .csv or .parquet"),
+    ],
     output_type: SavedType = None,
     field: SavedField = None,
 ) -> None:

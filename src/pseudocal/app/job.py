@@ -131,12 +131,21 @@ class Tick:
     unit: str = "inputs"
 
 
-def read_job(path: Path, *, out: Path | None = None, trust: bool = False) -> Job:
+def read_job(
+    path: Path,
+    *,
+    model: str | None = None,
+    data: str | None = None,
+    out: Path | None = None,
+    trust: bool = False,
+) -> Job:
     """Read a job from a TOML file.
 
     Args:
         path: the file, as `write_job` writes it or as a person or a program does: what is missing
             has its default.
+        model: another model; None for that of the file.
+        data: other data; None for that of the file. Its ground truth and labels are then not used.
         out: the folder for the results; None for that of the file, which must be next to the file
             or below it.
         trust: whether the job may run code: in files of models, functions that it names, and
@@ -150,6 +159,12 @@ def read_job(path: Path, *, out: Path | None = None, trust: bool = False) -> Job
         raise InputError(f"{path} is not a job in TOML: {one_line(error)}") from error
     if out is not None:
         content["out"] = str(out)
+    if model is not None:
+        content["model"] = model
+    if data is not None:
+        content["data"] = data
+        content.pop("ground_truth", None)
+        content.pop("labels", None)
     try:
         job = replace(_job_of(content), trust=trust, job_file=path)
     except InputError as error:

@@ -142,6 +142,8 @@ def read_label_lines(
     """
     known = KnownNames.of(names)
     labels = KnownNames.of(label_texts(classes))
+    shown = {name: i for i, name in enumerate(told_apart(classes))}
+    counts = Counter(classes)
     what = "pixel that was kept of the target" if pixels else "input of the target"
     found: dict[str, tuple[LabelLine, int]] = {}
     problems = []
@@ -155,7 +157,12 @@ def read_label_lines(
             problems.append(f"{where}{given.name[:80]!r}, which is no {what}")
             hints["names"] = f". They are called {_listed(names, NAMES_SHOWN)}"
             continue
-        label = _label(given.text, labels)
+        label = shown.get(given.text, _label(given.text, labels))
+        if label is None and counts[given.text] > 1:
+            several = [name for name, own in zip(shown, classes, strict=True) if own == given.text]
+            problems.append(f"{where}{given.text[:80]!r}, which {len(several)} classes are called")
+            hints[given.text] = f". Write {_listed(several, CLASSES_SHOWN)}"
+            continue
         if label is None:
             problems.append(f"{where}{given.text[:80]!r}, which is no class of the model")
             classes_shown = _listed(classes, CLASSES_SHOWN)
@@ -216,8 +223,12 @@ def read_labels(path: Path, run: Run, sampling: Sampling) -> LabelSample:
         _check_chosen(lines, rows, chosen, run, path)
         return LabelSample(rows, labels, "random", pool=pool)
     if sampling == "stratified":
-        chosen = rows_to_label(run.logits, len(rows), groups=run.groups)
-        _check_chosen(lines, rows, chosen, run, path)
+        skipped = _skipped(lines, rows, run, path)
+        rows = np.concatenate([rows, skipped])
+        labels = np.concatenate([labels, np.full(len(skipped), CANNOT_TELL)])
+        order = np.argsort(rows)
+        rows = rows[order]
+        labels = labels[order]
     return LabelSample(rows, labels, sampling)
 
 
@@ -251,8 +262,28 @@ def _check_chosen(
     raise InputError(
         f"{path} has no label for {missing!r}, but one for {strange.name!r} in line {strange.line}, "
         f"which is not among the first {len(rows)} inputs to label. Inputs chosen in another way do "
-        'not represent the rest: write "cannot tell" rather than leave one out. If they were drawn at '
-        "random, say so",
+        'not represent the rest: write "cannot tell" rather than leave one out'
+    )
+
+
+def _skipped(given: list[LabelLine], rows: RowNumbers, run: Run, path: Path) -> RowNumbers:
+    """The inputs before the last labelled one that have no label; they count as "cannot tell".
+
+    Labels are refused if more inputs were skipped than labelled: they are no sample.
+    """
+    most = min(2 * len(rows), len(run.logits))
+    chosen = rows_to_label(run.logits, most, groups=run.groups)
+    others = [line for line, ours in zip(given, np.isin(rows, chosen), strict=True) if not ours]
+    if not others:
+        labelled = np.isin(chosen, rows)
+        last = int(np.flatnonzero(labelled)[-1])
+        return chosen[: last + 1][~labelled[: last + 1]]
+    strange = min(others, key=lambda line: line.line)
+    raise InputError(
+        f"{path} has {len(rows)} labels, and one for {strange.name!r} in line {strange.line}, which is "
+        f"not among the first {most} inputs to label. Inputs chosen in another way do not represent "
+        "the rest: label at least half of the inputs of the page, in its order. If they were drawn "
+        "at random, say so",
         setting="sampling",
         value="'random'",
     )
@@ -265,6 +296,17 @@ def shown_classes(classes: Sequence[str], count: int) -> list[str]:
     (['cat', 'dog'], ['0', '1'])
     """
     return list(classes) if len(classes) == count else [str(i) for i in range(count)]
+
+
+def split_synonyms(lines: Iterable[str]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    r"""The names of classes, and the synonyms that follow each after a tab.
+
+    >>> split_synonyms(["maillot\tswimsuit\ttank suit", "tench"])
+    (('maillot', 'tench'), (('swimsuit', 'tank suit'), ()))
+    """
+    rows = [line.split("\t") for line in lines]
+    names = tuple(row[0] for row in rows)
+    return names, tuple(tuple(row[1:]) for row in rows)
 
 
 def _listed(names: Sequence[str], most: int) -> str:
@@ -361,6 +403,19 @@ def label_texts(classes: Sequence[str]) -> list[str]:
                 f"two classes would have the label {label!r}: give them different names"
             )
     return labels
+
+
+def told_apart(classes: Sequence[str]) -> list[str]:
+    """Names to show; a name of two classes and an empty one get the number of the class.
+
+    >>> told_apart(["crane", "heron", "crane", ""])
+    ['crane (class 0)', 'heron', 'crane (class 2)', '(class 3)']
+    """
+    names = [as_unicode(name) for name in classes]
+    known = Counter((*names, *NOT_A_CLASS, ""))
+    return [
+        name if known[name] == 1 else f"{name} (class {i})".lstrip() for i, name in enumerate(names)
+    ]
 
 
 def as_unicode(text: str) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from pseudocal.app.collect import check_class_count
 from pseudocal.app.inputs.sets import open_inputs
@@ -25,6 +28,8 @@ from pseudocal.app.label_files import (
     label_lines,
     label_texts,
     shown_classes,
+    split_synonyms,
+    told_apart,
 )
 from pseudocal.app.publishing import publishing
 from pseudocal.app.report.images import as_frame, image_within, marked_within
@@ -66,7 +71,12 @@ class ToLabel:
 
 
 def write_labelling_page(
-    path: Path, chosen: Sequence[ToLabel], classes: Sequence[str], *, sampling: str = ""
+    path: Path,
+    chosen: Sequence[ToLabel],
+    classes: Sequence[str],
+    synonyms: Sequence[Sequence[str]] = (),
+    *,
+    sampling: str = "",
 ) -> None:
     """Write a page that shows one input after another and saves the labels as `labels.csv`.
 
@@ -82,9 +92,11 @@ def write_labelling_page(
         chosen: what to label, in this order.
         classes: the names of the classes, in the model's order.
         sampling: how the inputs were drawn, if `labels.csv` has to say so.
+        synonyms: other names of each class, which the search box finds.
 
     """
     counts = Counter((one.name, one.pixel) for one in chosen)
+    hidden = _names_tell(chosen, classes)
     twice = [name for (name, _), count in counts.items() if count > 1]
     if twice:
         raise InputError(f"{twice[0]!r} is to be labelled twice")
@@ -104,8 +116,12 @@ def write_labelling_page(
         unit=unit,
         data={
             "unit": unit,
-            "chosen": [_shown(one, labels, room) for one in chosen],
-            "classes": _told_apart([as_unicode(name) for name in classes]),
+            "chosen": [
+                _shown(one, labels, room) | {"title": f"input {i + 1}" if hidden else None}
+                for i, one in enumerate(chosen)
+            ],
+            "classes": told_apart(classes),
+            "synonyms": [list(each) for each in synonyms],
             "labels": labels,
             "others": NOT_A_CLASS,
             "sampling": sampling,
@@ -141,6 +157,24 @@ def _shown(one: ToLabel, labels: Sequence[str], room: int) -> dict[str, Any]:
     }
 
 
+def _names_tell(chosen: Sequence[ToLabel], classes: Sequence[str]) -> bool:
+    """Whether the name of an input contains the name of a class: a person must not see it.
+
+    >>> _names_tell([ToLabel("bird/crane_07.png")], ["heron", "Crane"])
+    True
+    >>> _names_tell([ToLabel("scratch/07.png")], ["cat", "7"])
+    False
+    """
+    words = {" ".join(_words(name)) for name in classes}
+    words = {word for word in words if any(letter.isalpha() for letter in word)}
+    names = [f" {' '.join(_words(one.name))} " for one in chosen]
+    return any(f" {word} " in name for name in names for word in words)
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in re.split(r"[\W_]+", text.casefold()) if word]
+
+
 def _drawn(one: ToLabel, room: int) -> tuple[str | None, str | None]:
     """The image and, for a pixel, what is around it."""
     if one.image_file is None:
@@ -150,18 +184,6 @@ def _drawn(one: ToLabel, room: int) -> tuple[str | None, str | None]:
     if not isinstance(one.image_file, Path):
         raise InputError(f"{one.name!r} has neither an image file nor a pixel to label")
     return image_within(one.image_file, room), None
-
-
-def _told_apart(names: list[str]) -> list[str]:
-    """Names to show; a name of two classes and an empty one get the number of the class.
-
-    >>> _told_apart(["crane", "heron", "crane", ""])
-    ['crane (class 0)', 'heron', 'crane (class 2)', '(class 3)']
-    """
-    known = Counter((*names, *NOT_A_CLASS, ""))
-    return [
-        name if known[name] == 1 else f"{name} (class {i})".lstrip() for i, name in enumerate(names)
-    ]
 
 
 def _content_hash(text: str) -> str:
@@ -192,6 +214,7 @@ def label(
             predictions may be wrong. Their labels decide on a threshold (`pseudocal.app.threshold`);
             they do not represent all inputs, so `refine` refuses them.
         classes: the names of the classes, if the run was given none or others; they are kept.
+            Synonyms may follow a name, each after a tab; the search box of the page finds them.
         trust_paths: whether to read files that the folder names outside itself, if somebody else
             wrote it.
 
@@ -202,7 +225,7 @@ def label(
     out = Path(out)
     with publishing(out) as aside:
         run = Run.open(out, trust_paths=trust_paths)
-        names_given = tuple(classes)
+        names_given, synonyms = split_synonyms(classes)
         if names_given:
             check_class_count(names_given, run.logits.shape[1])
             run = Run(out, replace(run.record, classes=names_given))
@@ -214,7 +237,7 @@ def label(
         earlier = _earlier_labels(table, names, pixels=run.pixels is not None)
         chosen = _to_label(run, rows)
         page_classes = shown_classes(run.record.classes, run.logits.shape[1])
-        write_labelling_page(aside / LABEL_PAGE, chosen, page_classes, sampling=sampling)
+        write_labelling_page(aside / LABEL_PAGE, chosen, page_classes, synonyms, sampling=sampling)
         labels = [earlier.get(name, "") for name in names]
         _write_table(aside / LABEL_TABLE, run, chosen, labels, sampling)
     return out / LABEL_PAGE
@@ -328,7 +351,7 @@ def _cells_of(record: RunRecord, rows: RowNumbers) -> Iterator[list[tuple[str, s
         array = open_inputs(str(path), dtype="float64", field=record.column)
         for number in _row_numbers(names, len(array), path):
             values = array.read(number).ravel()[:MOST_CELLS].tolist()
-            yield [(str(i), f"{value:.6g}") for i, value in enumerate(values)]
+            yield [(str(i), _few_digits(value)) for i, value in enumerate(values)]
         return
     columns = read_descriptions(path)
     shown = [name for name in columns if str(name).strip().lower() not in NO_INPUTS][:MOST_CELLS]
@@ -339,4 +362,16 @@ def _cells_of(record: RunRecord, rows: RowNumbers) -> Iterator[list[tuple[str, s
         raise InputError(f"{path} has no column {brief(missing[0])}, only {', '.join(columns)}")
     length = len(next(iter(columns.values()), ()))
     for number in _row_numbers(names, length, path):
-        yield [(str(name), str(columns[name][number])) for name in shown]
+        yield [(str(name), _few_digits(columns[name][number])) for name in shown]
+
+
+def _few_digits(value: Any) -> str:
+    """A cell for a person to read: fractions have four digits, other cells stay.
+
+    >>> [_few_digits(value) for value in (0.1 + 0.2, 1 / 3000, 123456.789, 2.0, 7, "0.123456")]
+    ['0.3', '0.0003333', '123457', '2', '7', '0.123456']
+    """
+    if not isinstance(value, float | np.floating):
+        return str(value)
+    number = float(value)
+    return f"{number:.0f}" if 1000 <= abs(number) < 1e15 else f"{number:.4g}"

@@ -28,6 +28,7 @@ from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal, uncalibrated
 from pseudocal.calibrators.labels import LabelSample
 from pseudocal.calibrators.pseudocal import unmixed_calibration
+from pseudocal.calibrators.saved_outputs import calibrate_saved_outputs
 from pseudocal.calibrators.trust import warn_if_unreliable
 from pseudocal.calibrators.wording import Reason, ReasonCode
 
@@ -41,8 +42,13 @@ def conclude(run: Run, labels: LabelSample | None = None) -> Calibration:
     if evidence is None:  # saved outputs: nothing was mixed
         counts = {"pairs": 0, "mixup_samples": 0, "forward_passes": 0}
         settings: dict[str, Any] = {"outputs": record.model.name, "seed": 0}
-        none = uncalibrated()
-        calibration = Calibration(none.method, none.scaling, settings, counts)
+        settings |= record.settings
+        if record.second_models:
+            second = run.second_logits[0]
+            calibration = calibrate_saved_outputs(run.logits, second, settings)
+        else:
+            none = uncalibrated()
+            calibration = Calibration(none.method, none.scaling, settings, counts)
     elif record.not_mixed is not None:
         settings = {"seed": record.method.seed} | record.settings
         why = Reason(ReasonCode(record.not_mixed))
@@ -89,6 +95,15 @@ def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
                 if name != JOB:
                     (aside / name).unlink(missing_ok=True)
     return _published(result, job.out)
+
+
+def saved_steps(out: Path) -> Steps:
+    """Conclude from two saved outputs, and render; returns the result."""
+    with publishing(out, keep=(*COLLECTED, LABEL_PAGE)) as aside:
+        run = Run.open(out)
+        yield Note(f"{len(run.logits):,} {run.record.data.preparation}")
+        result = render(run, conclude(run), aside)
+    return _published(result, out)
 
 
 def _for_runs(method: PseudoCal) -> PseudoCal:

@@ -278,11 +278,15 @@ class Run:
 
     @cached_property
     def second_logits(self) -> list[Logits]:
-        """The logits of each second model for the same rows."""
+        """The logits of each second model for the same rows.
+
+        Of saved outputs, the second may have predicted classes only.
+        """
         files = [own_file(self.folder, SECOND.format(i)) for i in range(self.record.second_models)]
         found = [map_array(file) for file in files]
         for file, logits in zip(files, found, strict=True):
-            if logits.shape != self.logits.shape:
+            of_classes = self.record.saved and logits.shape == self.logits.shape[:1]
+            if logits.shape != self.logits.shape and not of_classes:
                 raise InputError(f"{file} has shape {logits.shape}, not {self.logits.shape}")
         return found
 

@@ -64,6 +64,10 @@ class ReasonCode(StrEnum):
     TOKEN_IDS_NOT_MIXED = auto()
     TABLES_NOT_MIXED = auto()
     NOTHING_FITTED = auto()
+    # two saved outputs
+    SAVED_OUTPUTS_AGREE = auto()
+    SAVED_OUTPUTS_ALIKE = auto()
+    SAVED_OUTPUTS_LABEL = auto()
     # a person's labels
     LABELS_OVERCONFIDENT = auto()
     LABELS_UNDERCONFIDENT = auto()
@@ -280,6 +284,19 @@ TEMPLATES: dict[ReasonCode, str] = {
     ReasonCode.NOTHING_FITTED: (
         "Nothing was fitted (T = 1), and nothing could be checked without labels. Label about 50 "
         "inputs to calibrate."
+    ),
+    ReasonCode.SAVED_OUTPUTS_AGREE: (
+        "The two outputs agree on {agreement:.0%} of inputs. Corrected for chance, that implies an "
+        "accuracy of about {accuracy:.0%}."
+    ),
+    ReasonCode.SAVED_OUTPUTS_ALIKE: (
+        "The two outputs agree on {agreement:.0%} of inputs, more often than a mean confidence of "
+        "{before:.0%} explains. They may come from one model (two prompts, two checkpoints), so "
+        "nothing follows from their agreement."
+    ),
+    ReasonCode.SAVED_OUTPUTS_LABEL: (
+        "Without inputs, errors that both models make cannot be found. Label about 50 inputs to "
+        "measure the accuracy."
     ),
     ReasonCode.LABELS_OVERCONFIDENT: FROM_LABELS + ": the model is overconfident.",
     ReasonCode.LABELS_UNDERCONFIDENT: FROM_LABELS + ": the model is underconfident.",

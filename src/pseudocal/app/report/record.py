@@ -228,7 +228,8 @@ class Report:
     @property
     def unfitted(self) -> bool:
         """Whether nothing was fitted: inputs that cannot be mixed, like texts, and no labels."""
-        return self.calibration.mixup_samples == 0 and self.labels is None
+        fit = self.calibration
+        return fit.mixup_samples == 0 and fit.temperature == 1 and self.labels is None
 
     @property
     def unchanged(self) -> bool:
