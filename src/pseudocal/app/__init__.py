@@ -11,6 +11,13 @@ try:
     from pseudocal.app.pipeline import calibrate, conclude, refine
     from pseudocal.app.render import Result, render
     from pseudocal.app.run import Run
+    from pseudocal.app.watching import (
+        LabelledResult,
+        WatchResult,
+        label_monitor,
+        refine_monitor,
+        watch,
+    )
 except ModuleNotFoundError as error:
     if error.name not in ("msgspec", "tomli_w"):
         raise
@@ -18,15 +25,20 @@ except ModuleNotFoundError as error:
 
 __all__ = [
     "Job",
+    "LabelledResult",
     "Result",
     "Run",
     "Shard",
+    "WatchResult",
     "calibrate",
     "collect_outputs",
     "conclude",
     "label",
+    "label_monitor",
     "model_file",
     "refine",
+    "refine_monitor",
     "render",
     "shards",
+    "watch",
 ]

@@ -19,10 +19,12 @@ from typing import Annotated, Any, Literal, cast
 import typer
 
 from pseudocal.app.cli_bench import bench, train
+from pseudocal.app.cli_watch import label_in_monitor, refine_in_monitor, watch
 from pseudocal.app.errors import INTERRUPTED, USAGE, VERDICT_CODES, explain
 from pseudocal.app.job import ImageSettings, Job, Sampling, read_job
 from pseudocal.app.labelling import label as write_labelling_page
 from pseudocal.app.models.files import OutputType
+from pseudocal.app.monitor_folder import is_monitor
 from pseudocal.app.options import (
     DATA,
     IMAGES,
@@ -196,8 +198,8 @@ RunOrOutputs = Annotated[
     Path,
     typer.Argument(
         metavar="OUT|OUTPUTS",
-        help="folder that calibrate wrote, or saved outputs of any model: .npy, .npz, .csv or "
-        ".parquet",
+        help="folder that calibrate or watch wrote, or saved outputs of any model: .npy, .npz, "
+        ".csv or .parquet",
     ),
 ]
 SavedLogits = Annotated[
@@ -505,6 +507,9 @@ def label(
 ) -> None:
     """Choose inputs for a person to label: a page to open in a browser, and a table to fill in."""
     names = names_in(classes)
+    if is_monitor(target):
+        label_in_monitor(target, n, names, trust_paths)
+        return
     saved = {"inputs": inputs, "output_type": output_type, "binary": binary, "field": field}
     folder = _run_folder(target, out, saved, names)
     page = write_labelling_page(folder, n, classes=names, trust_paths=trust_paths)
@@ -542,6 +547,19 @@ def refine(
     device: Device = "cpu",
 ) -> None:
     """Recalibrate OUT with a person's LABELS: temperature, model, predictions and report."""
+    if is_monitor(target):
+        done = refine_in_monitor(
+            target,
+            labels,
+            trust=trust_model,
+            trust_paths=trust_paths,
+            device=device,
+            quiet=quiet,
+            as_json=as_json,
+        )
+        if exit_code:
+            raise typer.Exit(VERDICT_CODES[done.event.verdict or "apply"])
+        return
     names = names_in(classes)
     saved = {"inputs": inputs, "output_type": output_type, "binary": binary, "field": field}
     if names and not target.is_file():
@@ -573,6 +591,14 @@ def _run_folder(
 
 def _only_for_outputs(target: Path, setting: str) -> InputError:
     return InputError(f"expected a file of saved outputs, got {target}", setting=setting)
+
+
+# ------------------------------------------------------------------------------ watch
+
+app.command(
+    epilog=epilog("pseudocal watch monitor/ --baseline out/", "pseudocal watch monitor/ monday/"),
+    short_help="Watch a deployed model for a change.",
+)(watch)
 
 
 # ------------------------------------------------------------------------------ saved outputs

@@ -276,6 +276,12 @@ def opinion_names(given: Any, data: str) -> list[str]:
     return names
 
 
+def opinion_files(names: list[str]) -> tuple[str, ...]:
+    """The files among the names of second opinions, with absolute paths."""
+    files = [name.partition(":")[2] if name.startswith(SECOND_ONLY) else name for name in names]
+    return tuple(os.path.abspath(file) for file in files if file and Path(file).exists())
+
+
 def as_logits_of(job: Job, model: OpenModel) -> Predictor:
     """An open model that returns logits, unless it returns features."""
     return logits_reader(model, job.output_type, job.binary)
@@ -612,6 +618,7 @@ def record_of(plan: Plan, rows: NDArray[np.intp], duration: float) -> RunRecord:
         timing=Timing(duration, datetime.now(UTC).isoformat(timespec="seconds")),
         table=job.table,
         not_mixed=plan.data.not_mixed,
+        second_files=opinion_files(opinion_names(job.second_opinion, job.data)),
         method=job.method,
         versions=runtime_versions(),
     )

@@ -10,9 +10,11 @@ from pseudocal.app.collect import check_class_count
 from pseudocal.app.inputs import open_inputs
 from pseudocal.app.inputs.tables import ARRAYS, NUMBER, csv_cell, read_array
 from pseudocal.app.inputs.texts import NO_INPUTS, read_descriptions
+from pseudocal.app.job import Sampling
 from pseudocal.app.label_files import (
     KnownNames,
     check_unique,
+    chosen_rows,
     label_columns,
     label_lines,
     shown_classes,
@@ -22,7 +24,7 @@ from pseudocal.app.report.images import as_frame
 from pseudocal.app.report.labelling import ToLabel, write_labelling_page
 from pseudocal.app.run import LABEL_PAGE, LABEL_TABLE, Run, RunRecord, save_record
 from pseudocal.arrays import InputError
-from pseudocal.calibrators.labels import RowNumbers, rows_to_label
+from pseudocal.calibrators.labels import RowNumbers
 from pseudocal.files import brief, own_file
 
 MOST_CELLS = 100  # columns of a row that are shown
@@ -31,7 +33,12 @@ Cells = list[tuple[str, str]]  # column and value
 
 
 def label(
-    out: Path | str, n: int = 50, *, classes: Iterable[str] = (), trust_paths: bool = False
+    out: Path | str,
+    n: int = 50,
+    *,
+    classes: Iterable[str] = (),
+    trust_paths: bool = False,
+    sampling: Sampling = "stratified",
 ) -> Path:
     """Choose inputs for a person to label, and write a page and a table for it.
 
@@ -44,6 +51,8 @@ def label(
         classes: the names of the classes, if the run was given none or others; they are kept.
         trust_paths: whether to read files that the folder names outside itself, if somebody else
             wrote it.
+        sampling: "stratified" for inputs that are spread over classes and confidences, "random" for
+            inputs in random order.
 
     Returns:
         The page.
@@ -58,11 +67,11 @@ def label(
             run = Run(out, replace(run.record, classes=names_given))
             save_record(aside, run.record)
         check_unique(run.record.names, out)
-        rows = rows_to_label(run.logits, n, groups=run.groups)
+        rows = chosen_rows(run, n, sampling)
         names = [run.row_names[row] for row in rows]
         table = own_file(out, LABEL_TABLE)
         earlier = _earlier_labels(table, names, pixels=run.pixels is not None)
-        chosen = _to_label(run, rows)
+        chosen = shown_inputs(run, rows)
         page_classes = shown_classes(run.record.classes, run.logits.shape[1])
         write_labelling_page(aside / LABEL_PAGE, chosen, page_classes)
         _write_table(aside / LABEL_TABLE, run, chosen, [earlier.get(name, "") for name in names])
@@ -105,7 +114,7 @@ def _earlier_labels(path: Path, names: list[str], *, pixels: bool) -> dict[str, 
     return found
 
 
-def _to_label(run: Run, rows: RowNumbers) -> list[ToLabel]:
+def shown_inputs(run: Run, rows: RowNumbers) -> list[ToLabel]:
     """What a person is shown of each input, or of each pixel."""
     record = run.record
     inputs = rows.tolist()

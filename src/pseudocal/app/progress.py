@@ -6,14 +6,13 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol, TextIO, TypeVar
 
 import typer
 
-from pseudocal.app.job import Note
-from pseudocal.app.pipeline import Steps
+from pseudocal.app.job import Note, Tick
 from pseudocal.app.records import to_plain
 from pseudocal.app.render import Result
 from pseudocal.app.run import PAGE, RECORD
@@ -21,6 +20,7 @@ from pseudocal.calibrators.confidence import Effect
 from pseudocal.calibrators.measured import Measured
 from pseudocal.calibrators.trust import AccuracyEstimate
 
+Done = TypeVar("Done")
 METRICS = {
     "accuracy": "accuracy",
     "brier": "Brier",
@@ -297,7 +297,7 @@ def progress(
         yield Lines(total, stream, unit)
 
 
-def show_progress(steps: Steps, *, quiet: bool) -> Result:
+def show_progress(steps: Generator[Note | Tick, None, Done], *, quiet: bool) -> Done:
     """Run steps to their end: print notes, show progress, and return the result."""
     stages = Stages(quiet=quiet)
     with closing(steps), stages:
@@ -305,8 +305,8 @@ def show_progress(steps: Steps, *, quiet: bool) -> Result:
             try:
                 step = next(steps)
             except StopIteration as end:
-                result: Result = end.value
-                return result
+                done: Done = end.value
+                return done
             if not isinstance(step, Note):
                 stages.advance(step.what, step.done, step.total, step.unit)
             elif not quiet:
