@@ -20,8 +20,9 @@ independent. The proof has two parts of alpha / 2 each.
 2. *The stream.* If rho <= U, the factor 1 + bet (r - U - margin) is not negative and has mean at
    most 1 given the past. So the product of the factors since any start is a nonnegative
    supermartingale, and so is a weighted mean of such products: over bets, over starts (every
-   `restart_every` inputs, the k-th with weight 1/((k+1)(k+2)), waiting at 1 until it starts) and
-   over signals. By Ville's inequality it ever reaches 2 / alpha with probability at most alpha / 2.
+   `restart_every` inputs and where a batch begins, the k-th with weight 1/((k+1)(k+2)), waiting at 1
+   until it starts) and over signals. A start may depend on the past, but not on what comes. By
+   Ville's inequality the mean ever reaches 2 / alpha with probability at most alpha / 2.
 
 The bets do not depend on the class, so only the mean residual matters. If merely the frequencies of
 the predicted classes change, f(c) absorbs the change up to its own error and the margin absorbs the
@@ -54,6 +55,7 @@ VERSION = 1  # of the stored state
 LARGEST_LOG = 600.0  # of a reported e-value: JSON has no infinity
 FEWEST = 100  # inputs of a baseline
 SHARPNESS = 3.0  # of 2, 3 and 5 the best on development data
+NEAREST = 50  # inputs between two restarts, at least
 PRIOR = 10  # inputs with the mean signal that each class gets in addition to its own
 
 
@@ -487,6 +489,8 @@ class Monitor:
                 f"{self.settings.alpha}; use the same"
             )
         self.inputs = 0
+        self._restarts = 0
+        self._started = 0  # the number of inputs before the last restart
         self._wealth = {
             name: _Wealth.at_start(len(self.settings.bets)) for name in self.reference.expected
         }
@@ -505,12 +509,26 @@ class Monitor:
         done = 0
         every = self.settings.restart_every
         while done < len(signals):
-            if self.inputs and self.inputs % every == 0:
-                for wealth in self._wealth.values():
-                    wealth.restart(self.inputs // every, self.inputs)
-            n = min(len(signals) - done, every - self.inputs % every)
+            if self.inputs - self._started >= every:
+                self._restart()
+            n = min(len(signals) - done, every - (self.inputs - self._started))
             self._add_segment(signals.rows(slice(done, done + n)))
             done += n
+
+    def restart(self) -> None:
+        """Let a fresh bet begin with the next input, for example because a batch begins.
+
+        A change often begins with a batch. If the last restart was less than 50 inputs ago, none
+        begins: more of them weigh less each.
+        """
+        if self.inputs - self._started >= min(NEAREST, self.settings.restart_every):
+            self._restart()
+
+    def _restart(self) -> None:
+        self._restarts += 1
+        self._started = self.inputs
+        for wealth in self._wealth.values():
+            wealth.restart(self._restarts, self.inputs)
 
     def _add_segment(self, signals: Signals) -> None:
         """Add inputs between two restarts."""
@@ -540,14 +558,12 @@ class Monitor:
 
     def _log_waiting(self) -> float:
         """The logarithm of the weight of all restarts that are still to come."""
-        return -math.log(self.inputs // self.settings.restart_every + 2)
+        return -math.log(self._restarts + 2)
 
     @property
     def report(self) -> AlarmReport:
         """The state of the alarm."""
-        # the restarts that have begun: one that is due begins with the next input
-        begun = max(self.inputs - 1, 0) // self.settings.restart_every
-        waiting = 1 / (begun + 2)
+        waiting = 1 / (self._restarts + 2)
         e_values = {
             name: float(np.mean([_exp(each) for each in wealth.log_sum])) + waiting
             for name, wealth in self._wealth.items()
@@ -575,6 +591,8 @@ class Monitor:
             "settings": asdict(self.settings),
             "reference": self.reference.as_json(),
             "inputs": self.inputs,
+            "restarts": self._restarts,
+            "started": self._started,
             "log_largest": self._log_largest,
             "raised": self._raised,
             "wealth": {
@@ -609,6 +627,10 @@ class Monitor:
         settings = MonitorSettings(**(given | {"bets": tuple(given["bets"])}))
         monitor = cls(Reference.from_json(_stored(stored, "reference")), settings)
         monitor.inputs = _count(_stored(stored, "inputs"), "inputs")
+        monitor._restarts = _count(_stored(stored, "restarts"), "restarts")
+        monitor._started = _count(_stored(stored, "started"), "started")
+        if monitor._started > monitor.inputs:
+            raise InputError("expected a restart within the inputs of a stored monitor")
         monitor._log_largest = float(_array([_stored(stored, "log_largest")], "log_largest")[0])
         if stored.get("raised") is not None:
             at, signal, since = stored["raised"]

@@ -7,17 +7,12 @@ try:
     from pseudocal.app.job import Job
     from pseudocal.app.labelling import label
     from pseudocal.app.models.files import model_file
+    from pseudocal.app.monitor_labels import LabelledResult, label_monitor, refine_monitor
     from pseudocal.app.outputs import collect_outputs
     from pseudocal.app.pipeline import calibrate, conclude, refine
     from pseudocal.app.render import Result, render
     from pseudocal.app.run import Run
-    from pseudocal.app.watching import (
-        LabelledResult,
-        WatchResult,
-        label_monitor,
-        refine_monitor,
-        watch,
-    )
+    from pseudocal.app.watching import WatchResult, watch
 except ModuleNotFoundError as error:
     if error.name not in ("msgspec", "tomli_w"):
         raise

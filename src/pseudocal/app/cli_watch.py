@@ -11,17 +11,12 @@ import typer
 
 from pseudocal.app.errors import ALARM_CODES
 from pseudocal.app.monitor_folder import HISTORY, PAGE
+from pseudocal.app.monitor_labels import LabelledResult, label_monitor, refine_monitor_steps
 from pseudocal.app.monitor_page import alarm_lines, batch_lines, labels_lines
 from pseudocal.app.options import DATA, MODEL, OUTPUT, PERFORMANCE, option
 from pseudocal.app.progress import show_progress
 from pseudocal.app.records import to_plain
-from pseudocal.app.watching import (
-    LabelledResult,
-    WatchResult,
-    label_monitor,
-    refine_monitor_steps,
-    watch_steps,
-)
+from pseudocal.app.watching import WatchResult, watch_steps
 
 
 def watch(

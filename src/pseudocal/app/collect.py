@@ -277,9 +277,15 @@ def opinion_names(given: Any, data: str) -> list[str]:
 
 
 def opinion_files(names: list[str]) -> tuple[str, ...]:
-    """The files among the names of second opinions, with absolute paths."""
-    files = [name.partition(":")[2] if name.startswith(SECOND_ONLY) else name for name in names]
-    return tuple(os.path.abspath(file) for file in files if file and Path(file).exists())
+    """The files and hub names among the names of second opinions, files with absolute paths."""
+    found = []
+    for name in names:
+        file = name.partition(":")[2] if name.startswith(SECOND_ONLY) else name
+        if file.startswith("hf:"):
+            found.append(file)
+        elif file and Path(file).exists():
+            found.append(os.path.abspath(file))
+    return tuple(found)
 
 
 def as_logits_of(job: Job, model: OpenModel) -> Predictor:

@@ -32,8 +32,10 @@ import msgspec
 
 from pseudocal.app.publishing import remove
 from pseudocal.app.records import convert, decode_json, encode_json, to_plain
+from pseudocal.app.run import RECORD
 from pseudocal.arrays import InputError
-from pseudocal.files import OutputError, brief, locked, own_file, replacing, writing
+from pseudocal.files import ASIDE, OutputError, brief, locked, own_file, replacing, writing
+from pseudocal.monitor import Monitor
 
 STATE = "state.json"
 HISTORY = "history.jsonl"
@@ -346,6 +348,15 @@ class State:
                 raise InputError(f"a batch has the identity {brief(batch.id)}")
 
 
+def batches_since(state: State, inputs: int) -> list[KeptBatch]:
+    """The kept batches with inputs after the first `inputs` since the baseline."""
+    return [
+        batch
+        for batch in state.kept
+        if batch.period == state.period and batch.before + batch.inputs > inputs
+    ]
+
+
 # ------------------------------------------------------------------------------ the folder
 
 Views = Callable[["State", list["Event"]], Mapping[str, str]]
@@ -390,7 +401,9 @@ class MonitorFolder:
 
     def state(self) -> State:
         """Read the state."""
-        return decode_json(own_file(self.path, STATE), State, "the state of a monitor")
+        state = decode_json(own_file(self.path, STATE), State, "the state of a monitor")
+        Monitor.from_json(state.monitor)  # refuses what is damaged
+        return state
 
     def has_seen(self, identity: str) -> bool:
         """Whether an event of this identity was counted."""
@@ -493,12 +506,16 @@ def holding(path: Path, views: Views, *, make: bool = False) -> Iterator[Monitor
             )
         if path.exists() and not path.is_dir():
             raise OutputError(f"the monitor {path} is a file: choose another name")
+        if os.path.lexists(path / RECORD):
+            raise OutputError(f"{path} is a run folder: choose another folder for the monitor")
     with writing(path, path):
         if make:
             path.mkdir(parents=True, exist_ok=True)
         with locked(path, wait=True):
             for name in FOLDERS:
                 _check_folder(path / name)
+            for left in path.glob(f".*{ASIDE}*"):  # by a killed call
+                left.unlink()
             monitor = MonitorFolder(path, views)
             if monitor.exists:
                 monitor.finish()

@@ -237,7 +237,7 @@ class Axis:
             return (Tick(50, _short(self.first, self.first)),)
         step = (self.last - self.first) / (TICKS - 1)
         wanted = [self.first + i * step for i in range(TICKS)]
-        nearest = [min(self.times, key=lambda time: abs(time - goal)) for goal in wanted]  # noqa: B023
+        nearest = [min(self.times, key=lambda time: abs(time - goal)) for goal in wanted]
         found = {_short(time, self.last - self.first): self.at(time) for time in reversed(nearest)}
         return tuple(Tick(at / WIDTH * 100, text) for text, at in reversed(found.items()))
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pseudocal.app.inputs.tables import csv_cell
 from pseudocal.app.labelling import shown_inputs
 from pseudocal.app.report.labelling import ToLabel
-from pseudocal.app.run import LogitWriter, Run, RunRecord, save_run
+from pseudocal.app.run import LogitWriter, Run, save_run
 from pseudocal.arrays import InputError, Logits
 from pseudocal.calibrators.evidence import Evidence
 from pseudocal.monitor import Signals
@@ -162,8 +162,3 @@ def _joined_evidence(runs: Sequence[tuple[Run, str]]) -> Evidence | None:
         else:
             found.merge(evidence.pack())
     return found
-
-
-def record_names(record: RunRecord) -> dict[str, int]:
-    """The number of each input by its name."""
-    return {name: i for i, name in enumerate(record.names)}

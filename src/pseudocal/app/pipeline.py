@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pseudocal.app.collect import Models, collect, open_models, plan
 from pseudocal.app.export import reopen_model, why_not_exported
@@ -30,6 +30,7 @@ from pseudocal.calibrators.pseudocal import unmixed_calibration
 from pseudocal.calibrators.trust import warn_if_unreliable
 from pseudocal.calibrators.wording import Reason, ReasonCode
 
+Done = TypeVar("Done")
 Steps = Generator[Note | Tick, None, Result]
 
 
@@ -144,14 +145,14 @@ def _published(result: Result, out: Path) -> Result:
     return replace(result, out=out, predictions=out / result.predictions.name)
 
 
-def run_steps(steps: Steps) -> Result:
+def run_steps(steps: Generator[Note | Tick, None, Done]) -> Done:
     """Run steps to their end, and return the result; notes and progress are dropped."""
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            result: Result = end.value
-            return result
+            done: Done = end.value
+            return done
 
 
 def calibrate(
