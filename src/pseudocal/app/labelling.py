@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pseudocal.app.collect import check_class_count
 from pseudocal.app.inputs import open_inputs
-from pseudocal.app.inputs.tables import ARRAYS, NUMBER, csv_cell, read_array
+from pseudocal.app.inputs.tables import ARRAYS, NUMBER, csv_cell, plain_cell, read_array
 from pseudocal.app.inputs.texts import NO_INPUTS, read_descriptions
 from pseudocal.app.job import Sampling
 from pseudocal.app.label_files import (
@@ -27,6 +27,7 @@ from pseudocal.arrays import InputError
 from pseudocal.calibrators.labels import RowNumbers
 from pseudocal.files import brief, own_file
 
+JOINED = "joined-inputs.csv"  # rows of several runs, in the run folder that joins them
 MOST_CELLS = 100  # columns of a row that are shown
 
 Cells = list[tuple[str, str]]  # column and value
@@ -183,5 +184,6 @@ def _cells_of(record: RunRecord, rows: RowNumbers) -> Iterator[Cells]:
     if missing:
         raise InputError(f"{path} has no column {brief(missing[0])}, only {', '.join(columns)}")
     length = len(next(iter(columns.values()), ()))
+    as_text = plain_cell if path.name == JOINED else str  # we wrote it, with guarded cells
     for number in _row_numbers(names, length, path):
-        yield [(str(name), str(columns[name][number])) for name in shown]
+        yield [(str(name), as_text(str(columns[name][number]))) for name in shown]

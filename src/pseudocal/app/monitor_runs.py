@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs.tables import csv_cell
-from pseudocal.app.labelling import shown_inputs
+from pseudocal.app.labelling import JOINED, shown_inputs
 from pseudocal.app.report.labelling import ToLabel
 from pseudocal.app.run import LogitWriter, Run, save_run
 from pseudocal.arrays import InputError, Logits
@@ -19,7 +19,6 @@ from pseudocal.calibrators.evidence import Evidence
 from pseudocal.monitor import Signals
 
 MOST_ROWS = 10_000  # inputs that a person's labels are drawn from
-INPUTS = "inputs.csv"  # in the folder of the joined run: rows of tables and texts
 
 
 @dataclass(frozen=True)
@@ -126,9 +125,9 @@ def _described(parts: Sequence[Rows], folder: Path) -> dict[str, Any]:
         if len(set(titles)) < len(titles):
             titles = [f"{i} {title}" for i, title in enumerate(titles)]
         return found | {"names": tuple(titles), "image_files": tuple(files)}
-    _write_inputs(folder / INPUTS, parts)
+    _write_inputs(folder / JOINED, parts)
     found |= {"names": tuple(str(i) for i in range(len(names))), "image_files": None}
-    return found | {"source": str((folder / INPUTS).absolute()), "column": None}
+    return found | {"source": str((folder / JOINED).absolute()), "column": None}
 
 
 def _write_inputs(path: Path, parts: Sequence[Rows]) -> None:
