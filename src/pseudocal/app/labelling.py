@@ -82,7 +82,7 @@ def label(
 def _write_table(path: Path, run: Run, chosen: Sequence[ToLabel], labels: Sequence[str]) -> None:
     """Write the same as a table, with the labels of an earlier one."""
     cells = [one.cells for one in chosen]
-    if _is_array(run.record):  # whose numbers say nothing to a person
+    if is_array(run.record):  # whose numbers say nothing to a person
         cells = [()] * len(chosen)
     header = [
         *label_columns(pixels=run.pixels is not None),
@@ -158,7 +158,7 @@ def _row_numbers(names: Sequence[str], length: int, path: Path) -> list[int]:
     return [int(name) for name in names]
 
 
-def _is_array(record: RunRecord) -> bool:
+def is_array(record: RunRecord) -> bool:
     """Whether the inputs are rows of numbers, not texts or the columns of a table."""
     return record.source is not None and Path(record.source).suffix.lower() in ARRAYS
 
@@ -170,7 +170,7 @@ def _cells_of(record: RunRecord, rows: RowNumbers) -> Iterator[Cells]:
         return
     path = _source(record)
     names = [str(row) if record.saved else record.names[row] for row in rows]
-    if _is_array(record):
+    if is_array(record):
         array = open_inputs(str(path), dtype="float64", field=record.column)
         for number in _row_numbers(names, len(array), path):
             values = array.read(number).ravel()[:MOST_CELLS].tolist()

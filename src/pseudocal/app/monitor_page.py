@@ -176,6 +176,11 @@ class Mark:
     kind: str
     text: str
 
+    @property
+    def side(self) -> str:
+        """The side of the line that the text stands on: inside the chart."""
+        return "right" if self.at < 20 else "left"
+
 
 @dataclass(frozen=True)
 class Chart:
@@ -575,7 +580,7 @@ HEADER = (
 
 def _row(batch: BatchEvent, truth: TruthEvent | None) -> tuple[str, ...]:
     skipped = f" ({batch.skipped:,} skipped)" if batch.skipped else ""
-    e_value = f"{batch.e_value:.2g}"
+    e_value = f"{batch.e_value:.2g}" if batch.e_value < LARGEST_E else f"above {LARGEST_E:g}"
     return (
         batch.time,
         f"{batch.inputs:,}{skipped}",

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pseudocal.app.inputs.ground_truth import read_ground_truth
 from pseudocal.app.job import Note, Tick, job_content
 from pseudocal.app.label_files import shown_classes
-from pseudocal.app.labelling import shown_inputs
+from pseudocal.app.labelling import is_array, shown_inputs
 from pseudocal.app.monitor_data import (
     ModelSource,
     OutputsSource,
@@ -440,9 +440,9 @@ def _typical(
     found = []
     for row, one in zip(rows.tolist(), shown, strict=True):
         image = thumbnail(one.image_file) if isinstance(one.image_file, Path) else None
-        text = ", ".join(
-            value if len(one.cells) == 1 else f"{n}: {value}" for n, value in one.cells
-        )
+        text = ""
+        if not is_array(run.record):  # whose numbers say nothing to a person
+            text = ", ".join(f"{name}: {value}" for name, value in one.cells)
         found.append(
             TypicalInput(one.name, names[signals.predicted[row]], image, text[:TEXT_SHOWN])
         )

@@ -247,6 +247,7 @@ class Hostile:
             "evaluate": ("evaluate", z, y, "--calibration", self.out / "calibration.json"),
             "apply": ("apply", self.out / "calibration.json", z, "-o", self.place / "p.npy"),
             "job": ("calibrate", "--job", self.out / "job.toml", "-o", self.out),
+            "watch": ("watch", self.place / "monitor", "--baseline", self.out, *more),
             "calibrate": ("calibrate", "rows_model:predict", x, "-o", self.out, "--format", "csv"),
         }
 
@@ -267,7 +268,11 @@ class Hostile:
         own = os.path.realpath(self.mine)
         assert [path for _, path in touched if path == own or path.startswith(own + os.sep)] == []
         assert self._files() == before
-        assert {path.name for path in self.place.iterdir()} - listed <= {"comparison.html", "p.npy"}
+        assert {path.name for path in self.place.iterdir()} - listed <= {
+            "comparison.html",
+            "monitor",
+            "p.npy",
+        }
         return code
 
     def _files(self) -> list[dict[str, Any]]:
@@ -427,11 +432,15 @@ def test_the_table_of_the_page_says_which_command_opens_which_file(hostile):
     Parts of a run on Ray and staging folders are opened only where there are any.
     """
     opened: dict[str, set[str]] = {}
-    for what in hostile("segmentation").commands():
-        one = hostile("segmentation")
+    for what, kind in (
+        *((each, "segmentation") for each in hostile("segmentation").commands()),
+        ("watch", "images"),
+    ):
+        one = hostile(kind)
         words = [str(word) for word in one.commands("--trust-paths")[what]]
         with watching() as touched:
-            assert main(words) == 0
+            # a segmentation model is not watched, nor is a baseline of 16 images
+            assert main(words) == (3 if what == "watch" else 0)
         for event, path in touched:
             if event == "open" and os.path.dirname(path) == os.path.realpath(one.out):
                 opened.setdefault(os.path.basename(path), set()).add(words[0])
@@ -440,6 +449,7 @@ def test_the_table_of_the_page_says_which_command_opens_which_file(hostile):
         name: row.commands for row in table() if row.what.startswith("OUT:") for name in row.names
     }
     elsewhere = {"parts/", ".pseudocal-staged", ".pseudocal-decided"}
+    elsewhere.add("second-1.npy")  # there is one second model
     assert opened == {
         name: commands for name, commands in listed.items() if commands and name not in elsewhere
     }

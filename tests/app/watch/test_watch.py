@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from pseudocal.files import OutputError
 
 from .conftest import COLUMNS, FIRST, World, day, make_world, save_linear
 
+ROOT = Path(__file__).parents[3]
 DAYS = ("2026-11-16", "2026-11-17", "2026-11-18", "2026-11-19")
 
 
@@ -452,3 +455,26 @@ def test_a_damaged_state_is_refused_in_one_line(world: World, capsys, change):
     code = main(["watch", str(world.monitor), str(world.batch("tue"))])
     assert code == 3
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+# the gallery
+
+
+def test_the_gas_sensors_of_the_gallery(tmp_path, monkeypatch):
+    """The page in the docs is the one that the benchmark writes."""
+    data = ROOT.parent / "shared" / "data" / "gas_drift.npz"
+    if not data.exists():
+        pytest.skip(f"needs {data.name}")
+    pytest.importorskip("sklearn")
+    spec = importlib.util.spec_from_file_location("watch_gas", ROOT / "benchmarks/watch_gas.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.chdir(tmp_path)
+    results = module.watched(dict(np.load(data)), alike=False)
+    assert [result.alarm for result in results] == 6 * [True]
+    page = (tmp_path / "monitor" / "index.html").read_text()
+    committed = (ROOT / "docs" / "watch_gas.html").read_text()
+    for one in (page, committed):
+        assert one.count("true accuracy, given later") == 1
+        rows = re.findall(r'data-label="True accuracy">([^<]+)<', one)
+        assert rows == ["61%", "50%", "72%", "93%", "76%", "84%"]
