@@ -20,6 +20,7 @@ A monitor may come from somebody else. It is data, as a run folder is (`run.py`)
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -66,6 +67,25 @@ class Range:
     high: float | None = None
 
 
+def _check_fractions(*values: float | Range | None) -> None:
+    """Refuse accuracies and the like that are not from 0 to 1."""
+    for value in values:
+        numbers = [value]
+        if isinstance(value, Range):
+            numbers = [value.value, value.low, value.high]
+        for number in numbers:
+            if number is not None and not 0 <= number <= 1:
+                raise InputError(f"{number} is not from 0 to 1")
+
+
+def _check_temperatures(*values: float | Range | None) -> None:
+    """Refuse temperatures that are not above 0."""
+    for value in values:
+        number = value.value if isinstance(value, Range) else value
+        if number is not None and not 0 < number < math.inf:
+            raise InputError(f"the temperature {number} is not above 0")
+
+
 @dataclass(frozen=True)
 class BaselineEvent:
     """A monitor begins, or begins anew.
@@ -95,6 +115,10 @@ class BaselineEvent:
     confidence: float
     agreement: float | None
     kind: Literal["baseline"] = "baseline"
+
+    def __post_init__(self) -> None:
+        _check_fractions(self.accuracy, self.confidence, self.agreement)
+        _check_temperatures(self.temperature)
 
 
 @dataclass(frozen=True)
@@ -141,6 +165,10 @@ class BatchEvent:
     raised: bool
     kind: Literal["batch"] = "batch"
 
+    def __post_init__(self) -> None:
+        _check_fractions(self.accuracy, self.confidence, self.agreement)
+        _check_temperatures(self.temperature, self.in_use)
+
 
 @dataclass(frozen=True)
 class TruthEvent:
@@ -163,6 +191,9 @@ class TruthEvent:
     accuracy: float
     gap: float
     kind: Literal["ground truth"] = "ground truth"
+
+    def __post_init__(self) -> None:
+        _check_fractions(self.accuracy)
 
 
 @dataclass(frozen=True)
@@ -200,6 +231,10 @@ class LabelsEvent:
     retrain: bool
     rearmed: bool
     kind: Literal["labels"] = "labels"
+
+    def __post_init__(self) -> None:
+        _check_fractions(self.accuracy)
+        _check_temperatures(self.before, self.temperature)
 
 
 Event = BaselineEvent | BatchEvent | TruthEvent | LabelsEvent
@@ -339,8 +374,7 @@ class State:
     format_version: Literal[1] = 1
 
     def __post_init__(self) -> None:
-        if self.temperature <= 0:
-            raise InputError(f"the temperature in use is {self.temperature}, not above 0")
+        _check_temperatures(self.temperature)
         if self.history_bytes < 0:
             raise InputError(f"the length of the history is {self.history_bytes}")
         for batch in self.kept:

@@ -457,6 +457,28 @@ def test_a_damaged_state_is_refused_in_one_line(world: World, capsys, change):
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"in_use": -1.0},
+        {"confidence": 3.0},
+        {"temperature": {"value": 0.0, "low": None, "high": None}},
+        {"accuracy": {"value": -2.0, "low": None, "high": None}},
+        {"time": "never"},
+        {"e_value": "much"},
+        {"id": "../state"},
+    ],
+)
+def test_a_damaged_line_of_the_history_is_refused_in_one_line(world: World, capsys, change):
+    watch(world.monitor, world.batch("mon"), baseline=world.out)
+    path = world.monitor / "history.jsonl"
+    events = history(world.monitor)
+    path.write_text("".join(json.dumps(event) + "\n" for event in (events[0], events[1] | change)))
+    code = main(["watch", str(world.monitor), str(world.batch("tue")), "-q"])
+    assert code == 3
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
 # the gallery
 
 
