@@ -25,8 +25,10 @@ independent. The proof has two parts of alpha / 2 each.
    Ville's inequality the mean ever reaches 2 / alpha with probability at most alpha / 2.
 
 The bets do not depend on the class, so only the mean residual matters. If merely the frequencies of
-the predicted classes change, f(c) absorbs the change up to its own error and the margin absorbs the
-rest; this part is measured (docs/watch.md), not proven.
+the predicted classes change, f(c) absorbs what that does to the uncertainty, up to its own error, and
+the margin absorbs the rest. For the disagreement f(c) is one number: a value for each class would
+also absorb errors that look like other class frequencies. This part is measured (docs/watch.md), not
+proven.
 
 For one bet the products of all starts share their later factors, so their weighted sum is one
 number, and so is the largest of them. The state has three numbers per bet and signal, however long
@@ -242,8 +244,9 @@ class Reference:
 
     Attributes:
         summary: Counts and sums of the baseline.
-        expected: For each signal the expected value of each predicted class: the mean over a random
-            quarter of the baseline, shrunk to the mean of all classes.
+        expected: For each signal the expected value of each predicted class, from a random quarter
+            of the baseline. Of `uncertainty` it is the mean of the class, shrunk to that of all
+            classes; of `disagreement` the mean of all classes.
         upper: For each signal an upper confidence bound of the mean residual: signal minus expected
             value.
         alpha: That of the monitor; half of it is the probability that a bound is too low.
@@ -282,7 +285,7 @@ class Reference:
         expected = {}
         upper = {}
         for name in baseline.values:
-            per_class = _expected_by_class(first, name)
+            per_class = _expected(first, name)
             spread = (first.values[name] - per_class[first.predicted]).std()
             residuals = rest.values[name] - per_class[rest.predicted]
             low = -float(per_class.max())
@@ -772,8 +775,15 @@ def _edge(excluded: Any, outside: float, inside: float) -> float:
     return outside
 
 
-def _expected_by_class(signals: Signals, name: str) -> NDArray[np.float64]:
+def _expected(signals: Signals, name: str) -> NDArray[np.float64]:
+    """The expected signal of each predicted class.
+
+    Of `disagreement` it is the same for all classes. Where a model errs by predicting one class too
+    often, and the models often disagree on that class, a value for each class would hide it.
+    """
     summary = Summary.of(signals)
+    if name == DISAGREEMENT:
+        return np.full(signals.classes, signals.values[name].mean())
     return _shrunk(summary.counts, summary.sums[name])
 
 

@@ -70,10 +70,8 @@ class Range:
 def _check_fractions(*values: float | Range | None) -> None:
     """Refuse accuracies and the like that are not from 0 to 1."""
     for value in values:
-        numbers = [value]
-        if isinstance(value, Range):
-            numbers = [value.value, value.low, value.high]
-        for number in numbers:
+        known = value if isinstance(value, Range) else Range(0.0 if value is None else value)
+        for number in (known.value, known.low, known.high):
             if number is not None and not 0 <= number <= 1:
                 raise InputError(f"{number} is not from 0 to 1")
 

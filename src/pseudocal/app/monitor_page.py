@@ -339,7 +339,11 @@ def _logarithms(
 
 
 def accuracy_chart(
-    state: State, batches: Sequence[BatchEvent], events: Sequence[Event], axis: Axis
+    state: State,
+    batches: Sequence[BatchEvent],
+    events: Sequence[Event],
+    axis: Axis,
+    marks: tuple[Mark, ...],
 ) -> Chart:
     """Estimated accuracy with its band, confidence, agreement, labels and ground truth."""
     truths = {event.batch: event for event in events if isinstance(event, TruthEvent)}
@@ -392,7 +396,7 @@ def accuracy_chart(
         paths=tuple(paths),
         y_ticks=ticks,
         x_ticks=axis.ticks,
-        marks=_marks(events, axis),
+        marks=marks,
         tips=_tips(batches, axis),
     )
 
@@ -434,24 +438,24 @@ def _tips(batches: Sequence[BatchEvent], axis: Axis) -> tuple[tuple[float, float
     return tuple(tips)
 
 
-def _marks(events: Sequence[Event], axis: Axis) -> tuple[Mark, ...]:
+def marks_of(events: Sequence[Event], axis: Axis) -> tuple[Mark, ...]:
     """Alarms, recalibrations and later baselines."""
     marks = []
-    latest: float | None = None
+    latest: str | None = None
     for event in events:
         if isinstance(event, BatchEvent):
-            latest = axis.of(event.time)
+            latest = event.time
             if event.raised:
-                marks.append(Mark(latest / WIDTH * 100, "alarm", "alarm"))
+                marks.append(Mark(axis.of(latest) / WIDTH * 100, "alarm", "alarm"))
         elif isinstance(event, LabelsEvent):
             marks.append(Mark(axis.of(event.last) / WIDTH * 100, "recalibrated", "labels"))
         elif isinstance(event, BaselineEvent) and latest is not None:
-            marks.append(Mark(latest / WIDTH * 100, "restart", "new baseline"))
+            marks.append(Mark(axis.of(latest) / WIDTH * 100, "restart", "new baseline"))
     return tuple(marks)
 
 
 def evidence_chart(
-    batches: Sequence[BatchEvent], events: Sequence[Event], axis: Axis, threshold: float
+    batches: Sequence[BatchEvent], axis: Axis, marks: tuple[Mark, ...], threshold: float
 ) -> Chart:
     """The e-value of each batch, and the threshold of the alarm."""
     top = min(LARGEST_E, max(10 * threshold, *(batch.e_value for batch in batches)))
@@ -471,13 +475,13 @@ def evidence_chart(
         paths=tuple(paths),
         y_ticks=ticks,
         x_ticks=axis.ticks,
-        marks=_marks(events, axis),
+        marks=marks,
         tips=(),
     )
 
 
 def temperature_chart(
-    batches: Sequence[BatchEvent], events: Sequence[Event], axis: Axis
+    batches: Sequence[BatchEvent], axis: Axis, marks: tuple[Mark, ...]
 ) -> Chart | None:
     """The temperature that each batch asks for beside the one in use; None if none was fitted."""
     asked = [None if batch.temperature is None else batch.temperature.value for batch in batches]
@@ -507,7 +511,7 @@ def temperature_chart(
         paths=tuple(paths),
         y_ticks=ticks,
         x_ticks=axis.ticks,
-        marks=_marks(events, axis),
+        marks=marks,
         tips=(),
     )
 
@@ -534,9 +538,10 @@ def page(state: State, events: Sequence[Event]) -> str:
     report = alarm.report
     charts: list[Chart] = []
     if batches:
-        charts = [accuracy_chart(state, batches, events, axis)]
-        charts.append(evidence_chart(batches, events, axis, report.threshold))
-        temperatures = temperature_chart(batches, events, axis)
+        marks = marks_of(events, axis)
+        charts = [accuracy_chart(state, batches, events, axis, marks)]
+        charts.append(evidence_chart(batches, axis, marks, report.threshold))
+        temperatures = temperature_chart(batches, axis, marks)
         if temperatures is not None:
             charts.append(temperatures)
     tone = "good"

@@ -22,7 +22,7 @@ import pytest
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
-    from conftest import World, make_world
+    from conftest import World, make_world  # type: ignore[import-not-found]
 else:
     from ..conftest import CHILD
     from .conftest import World, make_world
