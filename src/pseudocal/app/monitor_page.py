@@ -140,8 +140,11 @@ def change_lines(change: Change, state: State) -> Iterator[str]:
 
 def labels_lines(event: LabelsEvent) -> Iterator[str]:
     """What labels have measured, in sentences."""
+    batches = f"batches of {event.first} to {event.last}"
+    if event.first == event.last:
+        batches = f"batch of {event.first}"
     yield (
-        f"Measured on {event.labels} labels, {event.first} to {event.last}: accuracy "
+        f"Measured on {event.labels} labels, {batches}: accuracy "
         f"{in_percent(event.accuracy)}, gap {in_points(event.gap)} with T = {event.before:.2f}."
     )
     if event.temperature == event.before:
@@ -544,15 +547,12 @@ def page(state: State, events: Sequence[Event]) -> str:
         temperatures = temperature_chart(batches, axis, marks)
         if temperatures is not None:
             charts.append(temperatures)
-    tone = "good"
-    if state.change is not None:
-        tone = "bad"
-    elif report.inputs < FEWEST:
-        tone = "caution"
+    word, tone = _headline(state, report.inputs)
     truths = {event.batch: event for event in events if isinstance(event, TruthEvent)}
     html: str = templates()["monitor.html"].render(
         state=state,
         report=report,
+        word=word,
         tone=tone,
         charts=charts,
         last=list(batch_lines(batches[-1], state)) if batches else [],
@@ -567,6 +567,17 @@ def page(state: State, events: Sequence[Event]) -> str:
         alpha=alarm.settings.alpha,
     )
     return html
+
+
+def _headline(state: State, inputs: int) -> tuple[str, str]:
+    """The state in a word or two, and its colour."""
+    if state.change is not None:
+        return "alarm", "bad"
+    if state.labelled is not None and state.labelled.retrain:
+        return "retrain the model", "bad"
+    if inputs < FEWEST:
+        return "not enough data", "caution"
+    return "no alarm", "good"
 
 
 HEADER = (

@@ -175,6 +175,7 @@ def test_alarms_labels_and_ground_truth_are_drawn(show):
     assert left[0] < left[1]
     assert tab.locator("#figure-accuracy path.true.dots").count() == 1
     assert tab.locator("#figure-accuracy path.measured.dots").count() == 1
+    assert tab.locator("#alarm strong").inner_text() == "retrain the model"
     text = tab.locator("main").inner_text()
     assert "85%" in text
     assert "retrain the model" in text
