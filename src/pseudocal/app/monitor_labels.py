@@ -75,13 +75,13 @@ def label_monitor(
         if not batches:
             raise InputError(f"{monitor} has no batches to label: count one first")
         if state.labelling != batches[0].id or not held.labelling.exists():
-            remove(held.labelling)
-            held.labelling.mkdir()
             runs = [
                 (Run.open(held.run_of(batch.id), trust_paths=trust_paths), batch.time)
                 for batch in batches
             ]
-            join_runs(runs, held.labelling)
+            join_runs(runs, held.clear_collecting(), held.labelling)
+            remove(held.labelling)
+            held.collecting.rename(held.labelling)
             times = [batch.time for batch in batches]
             held.save(replace(state, labelling=batches[0].id, labelling_times=tuple(times)))
         return label(held.labelling, n, classes=classes, trust_paths=trust_paths, sampling="random")

@@ -62,12 +62,13 @@ def check_rows_only(run: Run) -> None:
         )
 
 
-def join_runs(runs: Sequence[tuple[Run, str]], folder: Path, *, seed: int = 0) -> Run:
+def join_runs(runs: Sequence[tuple[Run, str]], folder: Path, place: Path, *, seed: int = 0) -> None:
     """Write inputs of several runs of one model as one run, at most `MOST_ROWS` drawn at random.
 
     Args:
         runs: each run and the time of its batch.
         folder: an empty folder.
+        place: where the folder will be moved to.
         seed: the seed of the draw.
 
     """
@@ -82,13 +83,13 @@ def join_runs(runs: Sequence[tuple[Run, str]], folder: Path, *, seed: int = 0) -
         start += len(part.rows)
     writer.finish()
     first = parts[0].run
-    record = replace(first.record, **_described(parts, folder))
+    record = replace(first.record, **_described(parts, folder, place))
     about = replace(record.data, inputs=total, used=total, unreadable=(), skipped=())
     probe: Any = np.empty(0)
     if first.record.probe:
         probe = first.probe()
         record = replace(record, probe=_positions(parts[0].rows, first.record.probe))
-    return save_run(folder, replace(record, data=about), _joined_evidence(runs), probe)
+    save_run(folder, replace(record, data=about), _joined_evidence(runs), probe)
 
 
 def _drawn(runs: Sequence[tuple[Run, str]], seed: int) -> list[Rows]:
@@ -113,7 +114,7 @@ def _positions(rows: NDArray[np.intp], wanted: Sequence[int]) -> tuple[int, ...]
     return tuple(np.searchsorted(rows, np.array(wanted)).tolist())
 
 
-def _described(parts: Sequence[Rows], folder: Path) -> dict[str, Any]:
+def _described(parts: Sequence[Rows], folder: Path, place: Path) -> dict[str, Any]:
     """The names of the inputs, and where a person can see them."""
     times = sorted({part.time for part in parts})
     data = replace(parts[0].run.record.data, name=f"{times[0]} to {times[-1]}")
@@ -127,7 +128,7 @@ def _described(parts: Sequence[Rows], folder: Path) -> dict[str, Any]:
         return found | {"names": tuple(titles), "image_files": tuple(files)}
     _write_inputs(folder / JOINED, parts)
     found |= {"names": tuple(str(i) for i in range(len(names))), "image_files": None}
-    return found | {"source": str((folder / JOINED).absolute()), "column": None}
+    return found | {"source": str((place / JOINED).absolute()), "column": None}
 
 
 def _write_inputs(path: Path, parts: Sequence[Rows]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,23 @@ def test_batches_that_come_while_a_person_labels_do_not_change_the_page(alarmed:
     label_monitor(alarmed.monitor, 40)
     before = asked(alarmed)
     watch(alarmed.monitor, alarmed.batch("fri", noise=1.5), time="2026-11-20")
+    label_monitor(alarmed.monitor, 40)
+    assert asked(alarmed) == before
+
+
+def test_a_page_that_was_interrupted_is_written_again(alarmed: World, monkeypatch):
+    from pseudocal.app import monitor_runs
+
+    def interrupted(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    label_monitor(alarmed.monitor, 40)
+    before = asked(alarmed)
+    shutil.rmtree(alarmed.monitor / "labelling")
+    with monkeypatch.context() as patch:
+        patch.setattr(monitor_runs, "save_run", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            label_monitor(alarmed.monitor, 40)
     label_monitor(alarmed.monitor, 40)
     assert asked(alarmed) == before
 
