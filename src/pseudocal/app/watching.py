@@ -67,7 +67,7 @@ from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.confidence import confidences
 from pseudocal.files import load_json, own_file
-from pseudocal.monitor import FEWEST, Monitor, Reference, Signals, Summary
+from pseudocal.monitor import FEWEST, Monitor, Reference, Summary
 
 SUMMARY = "summary.json"  # in the run of a batch: sums of its signals
 CLASSES_SHOWN = 20  # predicted classes in an event
@@ -274,6 +274,9 @@ def accuracy_of(calibration: Calibration) -> Range | None:
     return Range(estimate.value, estimate.low, estimate.high)
 
 
+# ------------------------------------------------------------------------------ batches
+
+
 def _count(monitor: MonitorFolder, source: Source, part: Part, result: WatchResult) -> WatchSteps:
     """Collect a batch and count it, unless it was counted before."""
     if monitor.has_seen(part.identity):
@@ -295,7 +298,7 @@ def _count(monitor: MonitorFolder, source: Source, part: Part, result: WatchResu
     event = _event(source, part, run, state, alarm, raised=after.raised and not before.raised)
     change = None
     if after.raised:
-        change = _change(monitor, replace(state, kept=kept), alarm, run, signals, part, summary)
+        change = _change(monitor, replace(state, kept=kept), alarm, run, part, summary)
     state = replace(
         state, monitor=alarm.as_json(), kept=kept, batches=state.batches + 1, change=change
     )
@@ -391,7 +394,6 @@ def _change(
     state: State,
     alarm: Monitor,
     run: Run,
-    signals: Signals,
     part: Part,
     summary: Summary,
 ) -> Change:

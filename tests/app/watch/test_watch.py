@@ -16,6 +16,7 @@ import pytest
 from pseudocal.app import watch
 from pseudocal.app.cli import main
 from pseudocal.app.monitor_folder import KEPT
+from pseudocal.app.periods import times_in
 from pseudocal.arrays import InputError
 from pseudocal.files import OutputError
 
@@ -202,6 +203,23 @@ def test_rows_of_a_period_count_in_the_order_of_time(world: World, tmp_path, mon
     came = [times[int(run.record.names[row])] for row in order]
     assert came == sorted(came)
     assert times != sorted(times)
+
+
+def test_times_are_dates_texts_or_unix_seconds(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    moments = np.array(["2026-11-17T08:00", "2026-11-17T09:30"], dtype="datetime64[ms]")
+    table = pyarrow.table({"when": moments, "unix": moments.astype("datetime64[s]").astype(int)})
+    pyarrow.parquet.write_table(table, tmp_path / "log.parquet")
+    (tmp_path / "log.csv").write_text("when\n2026-11-17T08:00\n2026-11-17T10:30+01:00\n")
+    found = [times_in(tmp_path / "log.parquet", column) for column in ("when", "unix")]
+    found.append(times_in(tmp_path / "log.csv", "when"))
+    for times in found:
+        assert times.tolist() == moments.astype("datetime64[us]").tolist()
+    (tmp_path / "log.csv").write_text("when\n2026-11-17\nsoon\n")
+    with pytest.raises(InputError, match="row 1"):
+        times_in(tmp_path / "log.csv", "when")
 
 
 @pytest.mark.parametrize(
