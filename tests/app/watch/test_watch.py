@@ -206,7 +206,8 @@ def test_rows_of_a_period_count_in_the_order_of_time(world: World, tmp_path, mon
 
 
 def test_times_are_dates_texts_or_unix_seconds(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow")
+    import pyarrow
     import pyarrow.parquet
 
     moments = np.array(["2026-11-17T08:00", "2026-11-17T09:30"], dtype="datetime64[ms]")
