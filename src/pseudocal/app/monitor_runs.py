@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs.tables import csv_cell
-from pseudocal.app.labelling import JOINED, shown_inputs
-from pseudocal.app.report.labelling import ToLabel
+from pseudocal.app.labelling import JOINED, ToLabel, shown_inputs
 from pseudocal.app.run import LogitWriter, Run, save_run
 from pseudocal.arrays import InputError, Logits
 from pseudocal.calibrators.evidence import Evidence
