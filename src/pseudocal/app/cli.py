@@ -21,10 +21,12 @@ import typer
 from pseudocal.app.accept import threshold as find_threshold
 from pseudocal.app.accept import threshold_lines
 from pseudocal.app.cli_bench import bench, train
+from pseudocal.app.cli_watch import label_in_monitor, refine_in_monitor, watch
 from pseudocal.app.errors import INTERRUPTED, USAGE, VERDICT_CODES, explain
 from pseudocal.app.job import ImageSettings, Job, Sampling, read_job
 from pseudocal.app.labelling import label as write_labelling_page
 from pseudocal.app.models.files import OutputType
+from pseudocal.app.monitor_folder import is_monitor
 from pseudocal.app.options import (
     AsJson,
     Device,
@@ -188,8 +190,8 @@ RunOrOutputs = Annotated[
     Path,
     typer.Argument(
         metavar="OUT|OUTPUTS",
-        help="folder that calibrate wrote, or saved outputs of any model: .npy, .npz, .csv, "
-        ".parquet, or .jsonl with logprobs",
+        help="folder that calibrate or watch wrote, or saved outputs of any model: .npy, .npz, "
+        ".csv, .parquet, or .jsonl with logprobs",
     ),
 ]
 SavedLogits = Annotated[
@@ -480,6 +482,9 @@ def label(
 ) -> None:
     """Choose inputs for a person to label: a page to open in a browser, and a table to fill in."""
     names = names_in(classes)
+    if is_monitor(target):
+        label_in_monitor(target, n, names, trust_paths)
+        return
     saved = {"inputs": inputs, "output_type": output_type, "binary": binary, "field": field}
     folder = _run_folder(target, out, saved, names)
     most = None if for_threshold is None else fraction(for_threshold)
@@ -528,6 +533,19 @@ def refine(
     device: Device = "cpu",
 ) -> None:
     """Recalibrate OUT with a person's LABELS: temperature, model, predictions and report."""
+    if is_monitor(target):
+        done = refine_in_monitor(
+            target,
+            labels,
+            trust=trust_model,
+            trust_paths=trust_paths,
+            device=device,
+            quiet=quiet,
+            as_json=as_json,
+        )
+        if exit_code:
+            raise typer.Exit(VERDICT_CODES[done.event.verdict or "apply"])
+        return
     names = names_in(classes)
     saved = {"inputs": inputs, "output_type": output_type, "binary": binary, "field": field}
     if names and not target.is_file():
@@ -591,6 +609,14 @@ def _run_folder(
 
 def _only_for_outputs(target: Path, setting: str) -> InputError:
     return InputError(f"expected a file of saved outputs, got {target}", setting=setting)
+
+
+# ------------------------------------------------------------------------------ watch
+
+app.command(
+    epilog=epilog("pseudocal watch monitor/ --baseline out/", "pseudocal watch monitor/ monday/"),
+    short_help="Watch a deployed model for a change.",
+)(watch)
 
 
 # ------------------------------------------------------------------------------ saved outputs

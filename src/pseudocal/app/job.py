@@ -166,7 +166,7 @@ def read_job(
         content.pop("ground_truth", None)
         content.pop("labels", None)
     try:
-        job = replace(_job_of(content), trust=trust, job_file=path)
+        job = replace(job_of(content), trust=trust, job_file=path)
     except InputError as error:
         raise InputError(f"{error} in {path}") from error
     if out is None and not is_inside(job.out, path.parent):
@@ -182,8 +182,8 @@ def read_job(
     return job
 
 
-def _job_of(content: dict[str, Any]) -> Job:
-    """Check the content of a file."""
+def job_of(content: dict[str, Any]) -> Job:
+    """The job with these settings, as `job_content` returns them or as a file has them."""
     hints = {name: hint for name, hint in get_type_hints(Job).items() if name not in CONSENT}
     _refuse_unknown(content, hints, "settings")
     for name in ("model", "data", "out"):

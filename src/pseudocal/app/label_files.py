@@ -250,6 +250,24 @@ def check_unique(names: Sequence[str], where: Path) -> None:
         raise InputError(f"two inputs of {where} are called {twice[0]!r}: give them unique names")
 
 
+def chosen_rows(run: Run, n: int, sampling: Sampling) -> RowNumbers:
+    """The rows for a person to label; more rows begin with the same ones.
+
+    Args:
+        run: the run.
+        n: how many rows.
+        sampling: "stratified" as `rows_to_label` spreads them, or "random".
+
+    """
+    if sampling == "stratified":
+        return rows_to_label(run.logits, n, groups=run.groups)
+    if not 1 <= n <= len(run.logits):
+        raise InputError(
+            f"expected a number of inputs to label from 1 to {len(run.logits)}, got {n}"
+        )
+    return np.random.default_rng(0).permutation(len(run.logits))[:n]
+
+
 def _check_chosen(
     given: list[LabelLine], rows: RowNumbers, chosen: RowNumbers, run: Run, path: Path
 ) -> None:

@@ -16,14 +16,24 @@ import numpy as np
 
 from pseudocal.app.collect import check_class_count
 from pseudocal.app.inputs.sets import open_inputs
-from pseudocal.app.inputs.tables import ARRAYS, AT_START, NUMBER, WITHIN, csv_cell, read_array
+from pseudocal.app.inputs.tables import (
+    ARRAYS,
+    AT_START,
+    NUMBER,
+    WITHIN,
+    csv_cell,
+    plain_cell,
+    read_array,
+)
 from pseudocal.app.inputs.texts import NO_INPUTS, read_descriptions
+from pseudocal.app.job import Sampling
 from pseudocal.app.label_files import (
     NOT_A_CLASS,
     SAMPLING_COLUMN,
     KnownNames,
     as_unicode,
     check_unique,
+    chosen_rows,
     label_columns,
     label_lines,
     label_texts,
@@ -37,10 +47,11 @@ from pseudocal.app.report.page import templates
 from pseudocal.app.run import LABEL_PAGE, LABEL_TABLE, Run, RunRecord, save_record
 from pseudocal.app.thresholds import ThresholdDraw, check_classifier
 from pseudocal.arrays import InputError
-from pseudocal.calibrators.labels import RowNumbers, rows_to_label
+from pseudocal.calibrators.labels import RowNumbers
 from pseudocal.files import brief, own_file, replacing
 from pseudocal.metrics.images import RgbImage
 
+JOINED = "joined-inputs.csv"  # rows of several runs, in the run folder that joins them
 MOST_CELLS = 100  # columns of a row that are shown
 IMAGES_ROOM = 9_000_000  # characters that up to 200 images may take together
 MANY_IMAGES = 200  # with more, each still gets this fraction of the room, and the page grows
@@ -201,6 +212,7 @@ def label(
     for_threshold: float | None = None,
     classes: Iterable[str] = (),
     trust_paths: bool = False,
+    sampling: Sampling = "stratified",
 ) -> Path:
     """Choose inputs for a person to label, and write a page and a table for it.
 
@@ -217,6 +229,8 @@ def label(
             Synonyms may follow a name, each after a tab; the search box of the page finds them.
         trust_paths: whether to read files that the folder names outside itself, if somebody else
             wrote it.
+        sampling: "stratified" for inputs that are spread over classes and confidences, "random" for
+            inputs in random order.
 
     Returns:
         The page.
@@ -231,22 +245,24 @@ def label(
             run = Run(out, replace(run.record, classes=names_given))
             save_record(aside, run.record)
         check_unique(run.record.names, out)
-        rows, sampling = _chosen(run, n, for_threshold)
+        rows, drawn = _chosen(run, n, for_threshold, sampling)
         names = [run.row_names[row] for row in rows]
         table = own_file(out, LABEL_TABLE)
         earlier = _earlier_labels(table, names, pixels=run.pixels is not None)
-        chosen = _to_label(run, rows)
+        chosen = shown_inputs(run, rows)
         page_classes = shown_classes(run.record.classes, run.logits.shape[1])
-        write_labelling_page(aside / LABEL_PAGE, chosen, page_classes, synonyms, sampling=sampling)
+        write_labelling_page(aside / LABEL_PAGE, chosen, page_classes, synonyms, sampling=drawn)
         labels = [earlier.get(name, "") for name in names]
-        _write_table(aside / LABEL_TABLE, run, chosen, labels, sampling)
+        _write_table(aside / LABEL_TABLE, run, chosen, labels, drawn)
     return out / LABEL_PAGE
 
 
-def _chosen(run: Run, n: int, for_threshold: float | None) -> tuple[RowNumbers, str]:
+def _chosen(
+    run: Run, n: int, for_threshold: float | None, sampling: Sampling
+) -> tuple[RowNumbers, str]:
     """The rows to label, and how they were drawn, as the labels file says it."""
     if for_threshold is None:
-        return rows_to_label(run.logits, n, groups=run.groups), ""
+        return chosen_rows(run, n, sampling), ""
     check_classifier(run)
     draw = ThresholdDraw.now(run, for_threshold)
     return draw.rows(run, n)[0], str(draw)
@@ -257,7 +273,7 @@ def _write_table(
 ) -> None:
     """Write the same as a table, with the labels of an earlier one."""
     cells = [one.cells for one in chosen]
-    if _is_array(run.record):  # whose numbers say nothing to a person
+    if is_array(run.record):  # whose numbers say nothing to a person
         cells = [()] * len(chosen)
     drawn = [sampling] if sampling else []
     header = [
@@ -293,7 +309,7 @@ def _earlier_labels(path: Path, names: list[str], *, pixels: bool) -> dict[str, 
     return found
 
 
-def _to_label(run: Run, rows: RowNumbers) -> list[ToLabel]:
+def shown_inputs(run: Run, rows: RowNumbers) -> list[ToLabel]:
     """What a person is shown of each input, or of each pixel."""
     record = run.record
     inputs = rows.tolist()
@@ -335,7 +351,7 @@ def _row_numbers(names: Sequence[str], length: int, path: Path) -> list[int]:
     return [int(name) for name in names]
 
 
-def _is_array(record: RunRecord) -> bool:
+def is_array(record: RunRecord) -> bool:
     """Whether the inputs are rows of numbers, not texts or the columns of a table."""
     return record.source is not None and Path(record.source).suffix.lower() in ARRAYS
 
@@ -347,7 +363,7 @@ def _cells_of(record: RunRecord, rows: RowNumbers) -> Iterator[list[tuple[str, s
         return
     path = _source(record)
     names = [str(row) if record.saved else record.names[row] for row in rows]
-    if _is_array(record):
+    if is_array(record):
         array = open_inputs(str(path), dtype="float64", field=record.column)
         for number in _row_numbers(names, len(array), path):
             values = array.read(number).ravel()[:MOST_CELLS].tolist()
@@ -361,8 +377,9 @@ def _cells_of(record: RunRecord, rows: RowNumbers) -> Iterator[list[tuple[str, s
     if missing:
         raise InputError(f"{path} has no column {brief(missing[0])}, only {', '.join(columns)}")
     length = len(next(iter(columns.values()), ()))
+    as_text = plain_cell if path.name == JOINED else str  # we wrote it, with guarded cells
     for number in _row_numbers(names, length, path):
-        yield [(str(name), _few_digits(columns[name][number])) for name in shown]
+        yield [(str(name), as_text(_few_digits(columns[name][number]))) for name in shown]
 
 
 def _few_digits(value: Any) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pseudocal.app.accept import write_accepted
 from pseudocal.app.collect import Models, collect, open_models, plan
@@ -32,6 +32,7 @@ from pseudocal.calibrators.saved_outputs import calibrate_saved_outputs
 from pseudocal.calibrators.trust import warn_if_unreliable
 from pseudocal.calibrators.wording import Reason, ReasonCode
 
+Done = TypeVar("Done")
 Steps = Generator[Note | Tick, None, Result]
 
 
@@ -102,7 +103,7 @@ def saved_steps(out: Path) -> Steps:
     with publishing(out, keep=(*COLLECTED, LABEL_PAGE)) as aside:
         run = Run.open(out)
         yield Note(f"{len(run.logits):,} {run.record.data.preparation}")
-        result = render(run, conclude(run), aside)
+        result = render(run, conclude(run), aside, out=out)
     return _published(result, out)
 
 
@@ -159,14 +160,14 @@ def _published(result: Result, out: Path) -> Result:
     return replace(result, out=out, predictions=out / result.predictions.name)
 
 
-def run_steps(steps: Steps) -> Result:
+def run_steps(steps: Generator[Note | Tick, None, Done]) -> Done:
     """Run steps to their end, and return the result; notes and progress are dropped."""
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            result: Result = end.value
-            return result
+            done: Done = end.value
+            return done
 
 
 def calibrate(

@@ -162,6 +162,7 @@ class RunRecord:
     table: Literal["csv", "parquet"] | None = None
     saved: bool = False  # whether the outputs came from a file, so that there is no model to export
     second_models: int = 0  # how many second models have logits here
+    second_files: tuple[str, ...] = ()  # the files of the second models
     probe: tuple[int, ...] = ()  # the positions of the inputs in `probe.npy`
     # why inputs were not mixed, a code of `ReasonCode`; None if they were
     not_mixed: str | None = None
@@ -195,7 +196,7 @@ class RunRecord:
     @property
     def paths(self) -> list[str]:
         """All files that the record names."""
-        found = list(self.image_files or ())
+        found = [*(self.image_files or ()), *self.second_files]
         if self.source is not None:
             found.append(self.source)
         if not self.saved and not CODE.fullmatch(self.model.name):
@@ -481,21 +482,30 @@ def sign(record: RunRecord) -> RunRecord:
     The key is random and stays in the user's state folder. A record from somebody else has no valid
     signature.
     """
-    key = _read_key() or _new_key()
-    return replace(record, signature=None if key is None else _digest(key, record))
+    return replace(record, signature=signature_of(record.paths))
 
 
 def is_signed(record: RunRecord) -> bool:
+    """Whether this user wrote the paths of a record on this machine."""
+    return is_signature_of(record.paths, record.signature)
+
+
+def signature_of(paths: Sequence[str]) -> str | None:
+    """The user's signature under paths; None if no key can be kept."""
+    key = _read_key() or _new_key()
+    return None if key is None else _digest(key, paths)
+
+
+def is_signature_of(paths: Sequence[str], signature: str | None) -> bool:
     """Whether this user wrote these paths on this machine."""
     key = _read_key()
-    if key is None or record.signature is None:
+    if key is None or signature is None:
         return False
-    given = record.signature.encode(errors="replace")
-    return hmac.compare_digest(_digest(key, record).encode(), given)
+    return hmac.compare_digest(_digest(key, paths).encode(), signature.encode(errors="replace"))
 
 
-def _digest(key: bytes, record: RunRecord) -> str:
-    return hmac.new(key, json.dumps(record.paths).encode(), hashlib.sha256).hexdigest()
+def _digest(key: bytes, paths: Sequence[str]) -> str:
+    return hmac.new(key, json.dumps(list(paths)).encode(), hashlib.sha256).hexdigest()
 
 
 def _read_key() -> bytes | None:

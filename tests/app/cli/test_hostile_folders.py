@@ -249,6 +249,7 @@ class Hostile:
             "evaluate": ("evaluate", z, y, "--calibration", self.out / "calibration.json"),
             "apply": ("apply", self.out / "calibration.json", z, "-o", self.place / "p.npy"),
             "job": ("calibrate", "--job", self.out / "job.toml", "-o", self.out),
+            "watch": ("watch", self.place / "monitor", "--baseline", self.out, *more),
             "calibrate": ("calibrate", "rows_model:predict", x, "-o", self.out, "--format", "csv"),
         }
 
@@ -269,7 +270,11 @@ class Hostile:
         own = os.path.realpath(self.mine)
         assert [path for _, path in touched if path == own or path.startswith(own + os.sep)] == []
         assert self._files() == before
-        assert {path.name for path in self.place.iterdir()} - listed <= {"comparison.html", "p.npy"}
+        assert {path.name for path in self.place.iterdir()} - listed <= {
+            "comparison.html",
+            "monitor",
+            "p.npy",
+        }
         return code
 
     def _files(self) -> list[dict[str, Any]]:
@@ -430,10 +435,12 @@ def test_the_table_of_the_page_says_which_command_opens_which_file(hostile):
     """
     opened: dict[str, set[str]] = {}
     commands = hostile("segmentation").commands()
-    cases = [("segmentation", what, 0) for what in commands]
+    cases = [("segmentation", what, 0) for what in commands if what != "watch"]
     for what in ("threshold", "label for it"):  # of classifiers alone
         cases.remove(("segmentation", what, 0))
         cases += [("segmentation", what, 3), ("images", what, 0)]
+    # a segmentation model is not watched, nor is a baseline of 16 images
+    cases += [("segmentation", "watch", 3), ("images", "watch", 3)]
     for kind, what, code in cases:
         one = hostile(kind)
         words = [str(word) for word in one.commands("--trust-paths")[what]]
@@ -447,6 +454,7 @@ def test_the_table_of_the_page_says_which_command_opens_which_file(hostile):
         name: row.commands for row in table() if row.what.startswith("OUT:") for name in row.names
     }
     elsewhere = {"parts/", ".pseudocal-staged", ".pseudocal-decided"}
+    elsewhere.add("second-1.npy")  # there is one second model
     assert opened == {
         name: commands for name, commands in listed.items() if commands and name not in elsewhere
     }
