@@ -162,7 +162,6 @@ def two_classes(x):
         (models()[1], [], ReasonCode.NO_SECOND_OPINION),
         (models()[1], models()[1], ReasonCode.SECOND_MODEL_TOO_SIMILAR),
         (models()[1], [models()[1], models()[1]], ReasonCode.SECOND_MODEL_TOO_SIMILAR),
-        (two_classes, lambda x: two_classes(x + 0.3), ReasonCode.SECOND_MODEL_TWO_CLASSES),
     ],
 )
 @pytest.mark.parametrize("estimator", ["auto", "mixup"])
@@ -175,6 +174,27 @@ def test_without_a_usable_second_opinion_the_temperature_comes_from_mixup(
     assert list(found.trust.temperatures) == list(found.estimates) == ["mixup"]
     assert found.trust.verdict == "caution"
     assert found.trust.reasons[0].code == code
+
+
+@pytest.mark.parametrize("estimator", ["auto", "agreement", "mixup"])
+def test_a_model_of_two_classes_stays_as_it_is_unless_mixup_is_asked_for(inputs, estimator):
+
+    def second(x):
+        return two_classes(x + 0.3)
+
+    found = PseudoCal(estimator=estimator).fit(two_classes, inputs, second_opinion=second)
+    codes = [reason.code for reason in found.trust.reasons]
+    assert found.trust.verdict == "caution"
+    assert list(found.trust.temperatures) == list(found.estimates) == ["mixup"]
+    assert ReasonCode.SECOND_MODEL_TWO_CLASSES in codes
+    if estimator == "mixup":
+        assert found.settings["estimator"] == "mixup"
+        assert found.temperature == found.estimates["mixup"] != 1
+        assert ReasonCode.MIXUP_TWO_CLASSES in codes
+    else:
+        assert found.settings["estimator"] == "none"
+        assert found.temperature == 1
+        assert codes[0] == ReasonCode.TWO_CLASSES
 
 
 def test_of_several_opinions_those_count_that_are_usable(inputs):

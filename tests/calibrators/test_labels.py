@@ -32,7 +32,7 @@ from pseudocal.calibrators.confidence import confidences
 from pseudocal.calibrators.labelled_accuracy import FEWEST_FOR_ECE
 from pseudocal.calibrators.measured import MeasuredEvidence, judge_temperature
 from pseudocal.calibrators.posterior import LOG_T, log_likelihood, posterior
-from pseudocal.calibrators.refinement import priors_of
+from pseudocal.calibrators.refinement import TWO_CLASSES, priors_of
 
 
 def model(
@@ -299,9 +299,10 @@ def test_the_prior_of_agreement_is_as_wide_as_an_error_of_five_points() -> None:
     assert at[0] - at[1] == pytest.approx(0.05, rel=0.02)
     assert (mixup_samples.width, agreement.width < 0.3) == (0.7, True)
     assert [prior.width for prior in priors_of(both, logits, {"agreement": 0.2})] == [0.7, 0.2]
-    assert priors_of({"agreement": 1.5}, logits[:, :2]) == priors_of(
-        {}, logits
-    )  # two classes: agreement says nothing
+    # with two classes, label-free estimates say nothing, and T is probably not far from 1
+    assert priors_of(both, logits[:, :2]) == priors_of({}, logits[:, :2]) == [TWO_CLASSES]
+    assert (TWO_CLASSES.temperature, TWO_CLASSES.width) == (1.0, 0.4)
+    assert priors_of({"tempscal": 1.7}, logits[:, :2])[0].temperature == 1.7
     with pytest.raises(InputError, match="positive width of the prior, got 0"):
         priors_of(both, logits, {"mixup": 0.0})
 

@@ -48,6 +48,8 @@ def trust_of(real, used="agreement", agreements=(), mixup_samples=4.0, log_se=0.
     That of the mixup samples is given, that of the agreement follows from the agreement.
     """
     found = {"mixup": TemperatureScaling(mixup_samples, log_se=log_se)}
+    if used == "none":
+        found["none"] = TemperatureScaling(1.0)
     consensus = Consensus.of(agreements)
     if consensus is not None:
         found[consensus.estimator] = match_confidence(real.logits, consensus.accuracy)
@@ -176,6 +178,15 @@ CASES = {  # the reason: what is judged, the verdict, and what must be true then
         lambda: trust_of(rows(0.9, classes=2)),
         "caution",
         lambda t, n: set(t.temperatures) == {"mixup"},
+    ),
+    ReasonCode.TWO_CLASSES: (
+        lambda: trust_of(rows(0.9, classes=2), "none"),
+        "caution",
+        lambda t, n: (
+            set(t.temperatures) == {"mixup"}
+            and n == {"mixup": 4.0}
+            and t.estimated_accuracy.value == t.effects["none"].confidence
+        ),
     ),
     ReasonCode.MIXUP_ONLY: (
         lambda: trust_of(rows(), agreements=[two(0.97, shared=0.95), surrogate(0.4, shared=0.5)]),

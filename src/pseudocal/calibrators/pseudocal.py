@@ -61,9 +61,8 @@ class PseudoCal:
     This class holds the settings; `fit` does the work and returns a `Calibration`.
 
     >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(size=(1000, 2)) + 2 * rng.integers(0, 2, size=(1000, 1))
-    >>> model = lambda x: np.stack([np.zeros(len(x)), 9 * (x.sum(axis=1) - 2)], axis=1)  # overconfident
-    >>> calibration = PseudoCal().fit(model, x)
+    >>> x = 3 * np.eye(3)[rng.integers(3, size=1000)] + rng.normal(size=(1000, 3))
+    >>> calibration = PseudoCal().fit(lambda x: 9 * x, x)  # an overconfident model
     >>> calibration
     Calibration(pseudocal: T = ... in [...], from ... rows, verdict: caution)
     >>> calibration.temperature > 3
@@ -95,7 +94,8 @@ class PseudoCal:
         estimator: "mixup", as in the paper; "agreement", which needs a second opinion and
             matches the mean confidence to the accuracy that the agreement of the models implies; or
             "auto", which is agreement where there is a usable second opinion and mixup samples
-            where there is none.
+            where there is none. With two classes "auto" applies nothing (T = 1): label about 50
+            inputs.
         on_unreliable: What to do with a temperature that should not be applied: "warn", or return
             the "identity", T = 1, and keep the other as `Calibration.refused`. None is "warn", and
             "identity" in a run of the application.
@@ -323,7 +323,11 @@ class PseudoCal:
             found[consensus.estimator] = match_confidence(
                 real.logits, consensus.accuracy, consensus.error
             )
-        used = "mixup" if self.estimator == "mixup" or consensus is None else consensus.estimator
+        used = self._used(consensus, classes=real.logits.shape[1])
+        if used == "none" and not settings.get("strategy"):
+            found["none"] = TemperatureScaling(1.0, rows=found["mixup"].rows)
+        elif used == "none":  # a strategy is compared with mixup
+            used = "mixup"
         scaling = found[used]
         settings = settings | {"estimator": used}
         if settings.get("strategy"):  # for comparison only, so it gets no verdict
@@ -336,11 +340,27 @@ class PseudoCal:
             agreements=agreements,
             consensus=consensus,
         )
-        estimates = {name: each.temperature for name, each in found.items() if not each.bound}
+        estimates = {
+            name: each.temperature
+            for name, each in found.items()
+            if name != "none" and not each.bound
+        }
         fitted = Calibration(
             "pseudocal", scaling, settings, evidence.counts, trust=trust, estimates=estimates
         )
         return fitted.without_refused()
+
+    def _used(self, consensus: Consensus | None, classes: int) -> str:
+        """The estimator whose temperature is applied; "none" is T = 1.
+
+        With two classes nothing can be checked without labels, and temperatures from mixup samples
+        made calibration worse on average in our tests. So they are applied on request only.
+        """
+        if self.estimator == "mixup":
+            return "mixup"
+        if consensus is not None:
+            return consensus.estimator
+        return "none" if classes == 2 else "mixup"
 
     def _check(
         self, data: Any, second_opinion: Any, batch_size: int, strategy: Strategy | None

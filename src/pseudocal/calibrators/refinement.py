@@ -39,12 +39,15 @@ from pseudocal.metrics import Interval
 from pseudocal.scaling import TemperatureScaling
 
 ANYTHING = Prior("none", 1.0, 1.0, doubt=1.0)  # how temperatures of typical models are distributed
+# with two classes label-free estimates say too little: T is 1, up to this width in log T
+TWO_CLASSES = Prior("none", 1.0, 0.4)
 # in log T: the root mean square error of mixup samples, averaged over the families of development
 MIXUP_WIDTH = 0.7
 # of the accuracy that agreement estimates: its median on the development tasks
 AGREEMENT_ERROR = 0.05
 # of the accuracy that a surrogate estimates, as a prior: best of 0.05, 0.08 and 0.12 on development
 SURROGATE_ERROR = 0.12
+LABEL_FREE = ("mixup", "agreement", "surrogate")
 OTHER_WIDTH = 1.0  # the width for estimates of other methods, and the largest for agreement
 FINE_POINTS = 2001  # of a grid of log T, if all predictions are right or all wrong
 SLOPE_STEP = 0.01  # step in log T for a numerical derivative
@@ -125,11 +128,13 @@ def priors_of(
 
     Agreement estimates the accuracy, so its error is one of the accuracy. The width of its prior is
     the range of log T over which the mean confidence changes as much: narrow where the confidence
-    reacts to the temperature. Agreement is left out if there are two classes: two models that are
-    both wrong then always agree, and no mixup sample can reveal it.
+    reacts to the temperature. With two classes, our label-free estimates are left out, and the
+    prior is one around T = 1: two models that are both wrong then always agree, and no mixup sample
+    can reveal it.
 
-    >>> [prior.estimator for prior in priors_of({"mixup": 2.0, "agreement": 1.5}, [[2.0, 0.0]])]
-    ['mixup']
+    >>> [prior] = priors_of({"mixup": 2.0, "agreement": 1.5}, [[2.0, 0.0]])
+    >>> prior.temperature, prior.width
+    (1.0, 0.4)
     >>> [round(prior.width, 2) for prior in priors_of({"mixup": 2.0, "agreement": 1.5}, [[3.0, 0.0, 0.0]])]
     [0.7, 0.15]
 
@@ -141,14 +146,16 @@ def priors_of(
     """
     z = as_logits(logits)
     given = dict(widths or {})
-    kept = {
-        name: t for name, t in estimates.items() if not (name == "agreement" and z.shape[1] == 2)
-    }
+    kept = dict(estimates)
+    if z.shape[1] == 2:
+        kept = {name: t for name, t in kept.items() if name not in LABEL_FREE or name in given}
     found = [
         Prior(name, t, given[name] if name in given else _width(name, t, z))
         for name, t in kept.items()
     ]
-    return found or [ANYTHING]
+    if found:
+        return found
+    return [TWO_CLASSES] if z.shape[1] == 2 else [ANYTHING]
 
 
 def _width(estimator: str, temperature: float, logits: Logits) -> float:

@@ -274,6 +274,8 @@ def judge(
         asked = models or surrogates  # beside a model nothing follows from a surrogate
         evidence |= _agreement_evidence(asked)
         why = _why_alone(models, surrogates, classes, pixels=pixels)
+        if used == "none":
+            why = _why_uncalibrated(models, surrogates, found["mixup"].temperature)
         findings += [("caution", reason) for reason in why]
         estimate = estimate_alone(confidence[used], asked)
         score = None
@@ -333,6 +335,17 @@ def _why_alone(
     yield Reason(ReasonCode.MIXUP_ONLY)
     if classes == 2:
         yield Reason(ReasonCode.MIXUP_TWO_CLASSES)
+
+
+def _why_uncalibrated(
+    models: Sequence[Agreement], surrogates: Sequence[Agreement], mixup: float
+) -> Iterator[Reason]:
+    """Why a model of two classes stays as it is, and what its second opinions say."""
+    yield Reason(ReasonCode.TWO_CLASSES, {"mixup": mixup})
+    if models:
+        yield _why_unusable(models)
+    if surrogates:
+        yield _why_unusable(surrogates)
 
 
 def _why_unusable(agreements: Sequence[Agreement]) -> Reason:

@@ -34,6 +34,7 @@ class ReasonCode(StrEnum):
     SURROGATE_AT_CHANCE = auto()
     MIXUP_ONLY = auto()
     MIXUP_TWO_CLASSES = auto()
+    TWO_CLASSES = auto()
     # what the second opinion says
     SECOND_MODEL_AGREES = auto()
     SECOND_MODELS_AGREE = auto()
@@ -193,6 +194,11 @@ TEMPLATES: dict[ReasonCode, str] = {
     ReasonCode.MIXUP_TWO_CLASSES: (
         "With two classes, temperatures from mixup samples made calibration worse on average in "
         "our tests."
+    ),
+    ReasonCode.TWO_CLASSES: (
+        "With two classes, nothing can be checked without labels, so nothing was applied (T = 1). "
+        "The mixup estimate is T = {mixup:.3g}; such temperatures made calibration worse on "
+        "average in our tests. Label about 50 inputs to calibrate."
     ),
     ReasonCode.SECOND_MODEL_AGREES: (
         "The models agree on {agreement} of inputs and share {shared} of the first model's errors "

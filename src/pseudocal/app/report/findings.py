@@ -289,10 +289,10 @@ def effect_of(fit: Fit, verdict: str | None = None) -> EffectCode:
     """
     if fit.refused is not None:
         return EffectCode.REJECTED_LOWERS if fit.refused > 1 else EffectCode.REJECTED_RAISES
-    if fit.mixup_samples == 0 and fit.low is None:
-        return EffectCode.UNFITTED
     if fit.bound:
         return EffectCode.AT_BOUND
+    if fit.temperature == 1 and fit.low is None:
+        return EffectCode.UNFITTED
     high = math.inf if fit.high is None else fit.high
     if (fit.low or 0) <= 1 <= high:
         return EffectCode.NEAR_ONE

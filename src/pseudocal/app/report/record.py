@@ -362,8 +362,9 @@ class Report:
 
     @property
     def unfitted(self) -> bool:
-        """Whether nothing was fitted: inputs that cannot be mixed, like texts, and no labels."""
-        return self.calibration.mixup_samples == 0 and self.labels is None
+        """Whether T = 1 without labels: inputs that cannot be mixed, like texts, or two classes."""
+        fitted = self.calibration.mixup_samples > 0 and self.settings.get("estimator") != "none"
+        return not fitted and self.labels is None
 
     @property
     def unchanged(self) -> bool:
