@@ -287,18 +287,15 @@ def test_what_makes_no_second_opinion(inputs, settings, second, more, message):
         PseudoCal(**settings).fit(model, inputs[:200], second_opinion=second, **more)
 
 
-def test_a_second_model_that_agrees_by_chance_leads_to_a_refusal(inputs):
-    """One of another task, on which a temperature is found but not applied."""
+def test_a_second_model_that_agrees_by_chance_is_not_used(inputs):
+    """One of another task, or with its classes in another order."""
     _, model, _ = models()
     other = np.random.default_rng(9).normal(size=(DIM, CLASSES))
-    found = PseudoCal(on_unreliable="identity").fit(
-        model, inputs, second_opinion=lambda x: 6 * (x @ other)
-    )
-    assert found.settings["estimator"] == "agreement"
+    found = PseudoCal().fit(model, inputs, second_opinion=lambda x: 6 * (x @ other))
     assert found.trust.evidence["agreement"] < 1 / CLASSES + 0.05
-    assert found.trust.verdict == "do not apply"
-    assert found.trust.reasons[0].code == ReasonCode.SECOND_MODEL_AT_CHANCE
-    assert (found.temperature, found.refused) == (1.0, found.trust.temperatures["agreement"])
+    assert found.settings["estimator"] == "mixup"
+    assert found.trust.verdict == "caution"
+    assert found.trust.reasons[0].code == ReasonCode.SECOND_MODEL_UNRELATED
 
 
 def test_maps_have_no_second_opinion():

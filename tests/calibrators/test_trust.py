@@ -223,8 +223,17 @@ CASES = {  # the reason: what is judged, the verdict, and what must be true then
     ),
     ReasonCode.SECOND_MODEL_AT_CHANCE: (
         lambda: trust_of(rows(), agreements=[two(0.4, shared=0.5)]),
-        "do not apply",
-        lambda t, n: n["shared_low"] == 0.5 and 0.1 < t.estimated_accuracy.value < 0.2,
+        "caution",
+        lambda t, n: (
+            n["shared_low"] == 0.5
+            and 0.1 < t.estimated_accuracy.value == n["accuracy"] < 0.2
+            and t.effects["agreement"].confidence == pytest.approx(n["accuracy"])
+        ),
+    ),
+    ReasonCode.SECOND_MODEL_UNRELATED: (
+        lambda: trust_of(rows(), agreements=[two(0.11, shared=0.1)]),
+        "caution",
+        lambda t, n: n == {"agreement": 0.11} and "agreement" not in t.temperatures,
     ),
     ReasonCode.NO_CLEAR_GAIN: (
         lambda: trust_of(rows(0.62), agreements=[two(0.58)]),

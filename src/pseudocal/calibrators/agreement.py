@@ -30,6 +30,8 @@ from pseudocal.calibrators.confidence import confidences, predictions
 from pseudocal.mixup.pairs import Classes, Pairs, with_different_classes
 
 SAME = 0.9  # two models that share more of their mistakes than this are practically the same model
+# two models that agree beyond chance on no more than this fraction may have different classes
+UNRELATED = 0.05
 # how far the accuracy lies from kappa towards the agreement; chosen on the development tasks
 LEAN = 0.2
 # how much of kappa (1 - kappa) is taken off for a surrogate; chosen on the development tasks too
@@ -223,13 +225,22 @@ class Agreement:
         return self.implied(self.rate, self.shared) <= 1 / self.classes + self.error
 
     @property
+    def unrelated(self) -> bool:
+        """Whether it agrees no more often than any two models: its classes may be other ones."""
+        chance = 1 / self.classes
+        above_chance = (self.rate - 2 * self.rate_error - chance) / (1 - chance)
+        return not self.surrogate and above_chance <= UNRELATED
+
+    @property
     def usable(self) -> bool:
         """Whether the estimate and a temperature can be taken from it.
 
         Features that do not tell the classes apart make a surrogate that is at chance, whatever the
         model is like.
         """
-        return not (self.too_similar or self.is_binary or (self.surrogate and self.at_chance))
+        if self.too_similar or self.is_binary:
+            return False
+        return not (self.at_chance if self.surrogate else self.unrelated)
 
     @property
     def rate_error(self) -> float:

@@ -358,6 +358,8 @@ def _why_unusable(agreements: Sequence[Agreement]) -> Reason:
     if first.is_binary:
         numbers = {"agreement": agreement, "highest": (1 + agreement) / 2}
         return Reason(ReasonCode.SECOND_MODEL_TWO_CLASSES, numbers)
+    if not first.surrogate and all(each.unrelated for each in agreements):
+        return Reason(ReasonCode.SECOND_MODEL_UNRELATED, {"agreement": agreement})
     if not first.surrogate:
         return Reason(ReasonCode.SECOND_MODEL_TOO_SIMILAR, {"shared": shared})
     if first.too_similar:
@@ -444,7 +446,7 @@ class Weighed:
         accuracy = {"accuracy": self.consensus.accuracy}
         surrogate = self.consensus.estimator == "surrogate"
         if self.used != "mixup" and self.consensus.at_chance:
-            return Reason(ReasonCode.SECOND_MODEL_AT_CHANCE, agreed | shared)
+            return Reason(ReasonCode.SECOND_MODEL_AT_CHANCE, agreed | shared | accuracy)
         if min(agreement.mistakes for agreement in given) == 0:
             code = ReasonCode.SHARED_ERRORS_UNKNOWN
             if surrogate:
@@ -462,14 +464,14 @@ class Weighed:
 
         The mixup samples, and the error of the estimate on other families.
         """
-        if self.consensus.at_chance:
-            return "do not apply", ()
         temperature = self.temperatures[self.used]
         numbers = {"temperature": temperature, "before": self.confidence["none"]}
         if self.better < LIKELY:
             return "caution", (Reason(ReasonCode.NO_CLEAR_GAIN, numbers),)
         code = ReasonCode.RAISES_CONFIDENCE if temperature < 1 else ReasonCode.LOWERS_CONFIDENCE
         moves = Reason(code, numbers)
+        if self.consensus.at_chance:  # evidence of a low accuracy, however low
+            return "caution", (moves,)
         mixup = {"mixup": self.temperatures["mixup"]}
         if self.backed >= LIKELY:
             return "apply", (moves, Reason(ReasonCode.MIXUP_AGREES, mixup))
@@ -491,13 +493,12 @@ class Weighed:
         return "do not apply", (Reason(ReasonCode.FURTHER, numbers), *self._closer_temperature())
 
     def _closer_temperature(self) -> Iterator[Reason]:
-        """The temperature from the second opinion, unless it is at chance."""
-        if not self.consensus.at_chance:
-            source = self.consensus.estimator
-            code = ReasonCode.AGREEMENT_IS_CLOSER
-            if source == "surrogate":
-                code = ReasonCode.SURROGATE_IS_CLOSER
-            yield Reason(code, {"temperature": self.temperatures[source]})
+        """The temperature from the second opinion."""
+        source = self.consensus.estimator
+        code = ReasonCode.AGREEMENT_IS_CLOSER
+        if source == "surrogate":
+            code = ReasonCode.SURROGATE_IS_CLOSER
+        yield Reason(code, {"temperature": self.temperatures[source]})
 
 
 def _agreement_evidence(agreements: Sequence[Agreement]) -> dict[str, float]:

@@ -28,6 +28,7 @@ class ReasonCode(StrEnum):
     NO_SECOND_OPINION = auto()
     SEGMENTATION = auto()
     SECOND_MODEL_TOO_SIMILAR = auto()
+    SECOND_MODEL_UNRELATED = auto()
     SECOND_MODEL_TWO_CLASSES = auto()
     SURROGATE_TOO_SIMILAR = auto()
     SURROGATE_TWO_CLASSES = auto()
@@ -168,6 +169,10 @@ TEMPLATES: dict[ReasonCode, str] = {
         "is not independent and was not used. Use one trained with another seed or on other "
         "features."
     ),
+    ReasonCode.SECOND_MODEL_UNRELATED: (
+        "The models agree on {agreement:.0%} of inputs, no more often than by chance, so the second "
+        "model was not used. Check that both have the same classes in the same order."
+    ),
     ReasonCode.SECOND_MODEL_TWO_CLASSES: (
         "With two classes, mixup samples cannot reveal shared errors. The models agree on "
         "{agreement:.0%} of inputs, so the accuracy is at most {highest:.0%} if the second model "
@@ -213,7 +218,9 @@ TEMPLATES: dict[ReasonCode, str] = {
     ),
     ReasonCode.SECOND_MODEL_AT_CHANCE: (
         "The models agree on {agreement} of inputs, hardly more often than on the first model's "
-        "errors on mixup samples ({shared}). No temperature follows from that."
+        "errors on mixup samples ({shared}). That is evidence of a low accuracy. T is that of "
+        "{accuracy:.0%}, the lowest accuracy that can be told from chance. Label about 50 inputs "
+        "to measure it."
     ),
     ReasonCode.SECOND_MODEL_LESS_CONFIDENT: (
         "The mean confidence is {second_confidence:.0%} for the second model and {before:.0%} for "
