@@ -223,16 +223,26 @@ def test_each_input_and_each_suspect_is_encoded_once():
     assert calibration.counts["forward_passes"] == alone.counts["forward_passes"] + 600 + mixed
 
 
-def test_a_surrogate_beside_a_model_leaves_the_verdict_to_the_model():
+def test_a_second_model_brings_a_surrogate_of_its_logits():
+    """The same as one that is given those logits as features, at no further pass over the inputs."""
     x, _, model = clusters()
     second = clusters(seed=0)[2]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        both = PseudoCal().fit(model, x, second_opinion=[lambda x: second(x + 0.2), Surrogate()])
-        alone = PseudoCal().fit(model, x, second_opinion=lambda x: second(x + 0.2))
-    assert both.trust == replace(
-        alone.trust, reasons=(*alone.trust.reasons, Reason(ReasonCode.SURROGATE_UNUSED))
+
+    def other(x):
+        return second(x + 0.2)
+
+    seen = []
+    with_model = PseudoCal().collect(
+        model, x, second_opinion=lambda x: seen.append(len(x)) or other(x)
     )
+    scaled = other(x).std(axis=0)
+    given = PseudoCal().collect(
+        model, x, second_opinion=[other, Surrogate(lambda x: other(x) / scaled)]
+    )
+    (_, beside), (_, explicit) = with_model.agreements, given.agreements
+    assert beside.surrogate
+    assert (beside.rate, beside.shared) == pytest.approx((explicit.rate, explicit.shared), abs=0.01)
+    assert sum(seen) == given.forward_passes - with_model.forward_passes
 
 
 def test_a_model_that_is_not_used_beside_a_surrogate_is_spoken_of():

@@ -196,10 +196,21 @@ CASES = {  # the reason: what is judged, the verdict, and what must be true then
             and t.estimated_accuracy.value == t.effects["mixup"].confidence
         ),
     ),
-    ReasonCode.SURROGATE_UNUSED: (
-        lambda: trust_of(rows(), agreements=[two(0.5), surrogate(0.9)]),
+    ReasonCode.SURROGATE_CONFIRMS: (
+        lambda: trust_of(rows(), agreements=[two(0.5), surrogate(0.6)]),
         "apply",
-        lambda t, n: "surrogate" not in t.temperatures and t.estimated_accuracy.value < 0.6,
+        lambda t, n: (
+            "surrogate" not in t.temperatures
+            and t.estimated_accuracy.value == n["accuracy"] == pytest.approx(0.5)
+            and n["surrogate"] == t.evidence["surrogate accuracy"] < 0.6
+        ),
+    ),
+    ReasonCode.SURROGATE_DIFFERS: (
+        lambda: trust_of(rows(), agreements=[two(0.5), surrogate(0.9)]),
+        "caution",
+        lambda t, n: (
+            t.estimated_accuracy.value == n["accuracy"] == pytest.approx((0.5 + n["surrogate"]) / 2)
+        ),
     ),
     ReasonCode.SECOND_MODEL_LESS_CONFIDENT: (
         lambda: trust_of(rows(), agreements=[two(0.4, confidence=0.5)]),
@@ -337,7 +348,7 @@ def test_a_temperature_that_leaves_the_confidence_far_off_is_never_applied():
 
 
 def test_a_surrogate_alone_is_never_enough_to_apply():
-    """Whatever it says, of whatever temperature; beside a model that is one, it changes nothing."""
+    """Whatever it says, of whatever temperature."""
     found = set()
     for rate in np.arange(0.2, 1.0, 0.1):
         for mixup_samples in (0.5, 1.5, 4.0):
@@ -353,11 +364,20 @@ def test_a_surrogate_alone_is_never_enough_to_apply():
                 assert said(ReasonCode.SURROGATE_AT_CHANCE, trust) == opinion.at_chance
                 assert said(ReasonCode.SURROGATE_ONLY, trust) != opinion.at_chance
     assert found == {"caution", "do not apply"}
-    both, alone = (
-        trust_of(rows(), agreements=[two(0.5), *more]) for more in ([surrogate(0.9)], [])
+
+
+def test_a_surrogate_beside_a_model_counts_where_they_differ_much():
+    """The interval widens with the difference; a surrogate at chance counts too."""
+    alone, near, far = (
+        trust_of(rows(), agreements=[two(0.6), *more])
+        for more in ([], [surrogate(0.5)], [surrogate(0.05)])
     )
-    assert both == replace(alone, reasons=(*alone.reasons, Reason(ReasonCode.SURROGATE_UNUSED)))
-    assert both.verdict == "apply"
+    assert near.estimated_accuracy.value == alone.estimated_accuracy.value
+    assert near.verdict == alone.verdict == "apply"
+    assert far.verdict == "caution"
+    assert far.estimated_accuracy.value < alone.estimated_accuracy.value - 0.2
+    widths = [t.estimated_accuracy.high - t.estimated_accuracy.low for t in (alone, near)]
+    assert widths[0] < widths[1]
 
 
 def test_with_two_classes_nothing_follows_from_a_surrogate_beside_a_model():

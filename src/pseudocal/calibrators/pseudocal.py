@@ -33,12 +33,12 @@ from pseudocal.batches import (
     is_array,
     is_stream,
 )
-from pseudocal.calibrators.agreement import Consensus
+from pseudocal.calibrators.agreement import Consensus, Opinion, Suspects
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.confidence import confidences, match_confidence
 from pseudocal.calibrators.evidence import Evidence, Step, count_opinions
 from pseudocal.calibrators.executors import Executor, collect_in_blocks
-from pseudocal.calibrators.surrogate import Surrogate, SurrogateCollector
+from pseudocal.calibrators.surrogate import Surrogate, SurrogateBatch, SurrogateCollector
 from pseudocal.calibrators.trust import AccuracyEstimate, Trust, judge, warn_if_unreliable
 from pseudocal.calibrators.wording import Reason, ReasonCode
 from pseudocal.maps import predicted, sampled
@@ -50,6 +50,10 @@ from pseudocal.scaling import TemperatureScaling
 
 SAMPLES = 5 / 8  # of the memory, for logits of mixup samples and of inputs
 PARTNERS = 1 / 4  # of the memory, for earlier inputs of a stream; the rest is for working copies
+BESIDE = 1 / 4  # of the memory, on top of it, for a surrogate beside a second model
+# bytes for each pair of features of a surrogate: with so many classes that they do not fit, a second
+# model brings none
+BYTES_OF_PAIR = 120
 ENOUGH_MIXUP_SAMPLES = 1000  # the partners that were drawn then move the temperature by some 3%
 MOST_EPOCHS = 16  # a target of a dozen inputs has few different pairs
 
@@ -78,7 +82,8 @@ class PseudoCal:
         memory: The most bytes that `fit` keeps of the target, with its working copies: five eighths
             for the samples of logits, a quarter for partners from earlier batches of a stream, an
             eighth for sorting and fitting. A full sample is a uniform sample of all rows. The data,
-            the model, a `Surrogate` (which has its own limit) and about eight copies of the inputs
+            the model, a surrogate (which has its own limit, beside a second model a quarter of this)
+            and about eight copies of the inputs
             and logits of one batch come on top. For a segmentation model, the batches of an array
             are made small enough that these copies fit into `memory` too, down to two images; the
             batches of a stream are used as they are. With an executor, each process has this limit.
@@ -264,6 +269,9 @@ class PseudoCal:
             SurrogateCollector(second, streams) for second in given if isinstance(second, Surrogate)
         ]
         models: list[Checked | SurrogateCollector] = [predict, *seconds, *surrogates]
+        beside = None  # a surrogate from the logits of the second model
+        if seconds and not surrogates:
+            beside = SurrogateCollector(self._surrogate_beside, streams)
         make_mixup = strategy or partial(
             mixup, lam=self.lam, labels=self.labels, pixels_per_image=self.pixels_per_image
         )
@@ -275,6 +283,8 @@ class PseudoCal:
             others = second_logits(seconds, batch.inputs, logits)
             outputs = self._remembered(logits, strategy)
             real = self._real(logits, outputs, streams.real(batch.number))
+            if surrogates:
+                SurrogateCollector.check(real)
             classes = _classes(others)
             if self.epochs is None and logits.ndim > 2:
                 epochs = 1  # each pair of images gives thousands of pixels
@@ -283,11 +293,22 @@ class PseudoCal:
                 pairs = pairing.of(batch, outputs, classes, epoch)
                 rng = streams.mixup_variant(batch.number, epoch)
                 mixup_samples = make_mixup(predict, pairs, rng=rng) if len(pairs) else NO_MIXUP
-                opinions = count_opinions(seconds, others, real, pairs, mixup_samples, self.lam)
-                surrogate_samples = [
-                    surrogate.batch_sample(batch, real, pairs, mixup_samples, self.lam, epoch)
-                    for surrogate in surrogates
-                ]
+                opinions, surrogate_samples = list[Opinion](), list[SurrogateBatch]()
+                if seconds or surrogates:
+                    suspects = Suspects.of(pairs, mixup_samples, self.lam)
+                    said = [suspects.predicted_by(second) for second in seconds]
+                    opinions = count_opinions(others, real, suspects, said)
+                    surrogate_samples = [
+                        surrogate.batch_sample(batch, real, suspects, epoch)
+                        for surrogate in surrogates
+                    ]
+                    if beside and self._has_room_beside(classes=real.logits.shape[1]):
+                        logits_of_second = (others[0], said[0])
+                        surrogate_samples.append(
+                            beside.batch_sample(
+                                batch, real, suspects, epoch, given=logits_of_second
+                            )
+                        )
                 after = sum(each.rows for each in models)
                 yield Step(
                     rows=batch.rows,
@@ -361,6 +382,15 @@ class PseudoCal:
         if consensus is not None:
             return consensus.estimator
         return "none" if classes == 2 else "mixup"
+
+    @property
+    def _surrogate_beside(self) -> Surrogate:
+        """The surrogate that a second model brings."""
+        return Surrogate(memory=max(2**16, int(self.memory * BESIDE)))
+
+    def _has_room_beside(self, classes: int) -> bool:
+        """Whether the logits of a second model can be the features of a surrogate."""
+        return classes > 2 and BYTES_OF_PAIR * classes**2 <= self._surrogate_beside.memory
 
     def _check(
         self, data: Any, second_opinion: Any, batch_size: int, strategy: Strategy | None

@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pseudocal.arrays import InputError, Labelled
-from pseudocal.calibrators.agreement import Agreement, Consensus
+from pseudocal.calibrators.agreement import DIFFERENT, Agreement, Consensus
 from pseudocal.calibrators.confidence import Effect, mean_confidence, nearer, normal, predictions
 from pseudocal.calibrators.wording import Reason, ReasonCode
 from pseudocal.files import brief
@@ -131,17 +131,19 @@ def estimate_alone(confidence: float, agreements: Sequence[Agreement]) -> Accura
 def estimate_errors(consensus: Consensus) -> tuple[float, float]:
     """The standard errors of the accuracy below the estimate and above it.
 
-    Those of a surrogate are lopsided.
+    Those of a surrogate alone are lopsided. Beside second models, the difference between its
+    estimate and theirs is one of the errors.
     """
     classes = consensus.agreements[0].classes
+    differ = consensus.difference / NORMAL_90
     if consensus.estimator == "surrogate":
         below, above = SURROGATE_BELOW_AND_ABOVE
         below *= consensus.accuracy - 1 / classes
     else:
         below = above = math.hypot(TOGETHER[0] / math.sqrt(classes), TOGETHER[1])
     return (
-        math.hypot(below / NORMAL_90, consensus.error, consensus.spread),
-        math.hypot(above / NORMAL_90, consensus.error, consensus.spread),
+        math.hypot(below / NORMAL_90, consensus.error, consensus.spread, differ),
+        math.hypot(above / NORMAL_90, consensus.error, consensus.spread, differ),
     )
 
 
@@ -261,7 +263,7 @@ def judge(
     temperatures = {"none": 1.0} | {name: fitted.temperature for name, fitted in found.items()}
     confidence = {name: mean_confidence(real, t) for name, t in temperatures.items()}
     models = [agreement for agreement in agreements if not agreement.surrogate]
-    surrogates = [agreement for agreement in agreements if agreement.surrogate]
+    surrogates = [each for each in agreements if each.surrogate and not each.from_second]
     evidence = {
         "confidence before": confidence["none"],
         "confidence after": confidence[used],
@@ -285,8 +287,9 @@ def judge(
             findings.append(("caution", _why_unusable(models)))
         weighed = Weighed.of(real, found, used, consensus, confidence)
         findings += weighed.findings()
-        if consensus.estimator == "agreement" and surrogates:
-            findings.append(("apply", Reason(ReasonCode.SURROGATE_UNUSED)))
+        if consensus.surrogate is not None:
+            evidence["surrogate accuracy"] = consensus.surrogate.accuracy
+            findings.append(_on_surrogate(consensus, consensus.surrogate))
         estimate = estimate_together(consensus)
         dominance = min(1.0, (largest - 1 / classes) / (2 * DOMINANT))
         score = max(weighed.doubt, dominance) - 0.5
@@ -298,6 +301,14 @@ def judge(
     verdict = findings[0][0]
     reasons = tuple(reason for _, reason in findings)
     return Trust(verdict, reasons, estimate, evidence, score, effects)
+
+
+def _on_surrogate(consensus: Consensus, surrogate: Agreement) -> Finding:
+    """What a surrogate beside second models says of the accuracy."""
+    numbers = {"surrogate": surrogate.accuracy, "accuracy": consensus.accuracy}
+    if consensus.difference > DIFFERENT:
+        return "caution", Reason(ReasonCode.SURROGATE_DIFFERS, numbers)
+    return "apply", Reason(ReasonCode.SURROGATE_CONFIRMS, numbers)
 
 
 def _basics(
@@ -443,7 +454,7 @@ class Weighed:
         fractions = [agreement.shared for agreement in given]
         agreed = {"agreement_low": min(rates), "agreement_high": max(rates)}
         shared = {"shared_low": min(fractions), "shared_high": max(fractions)}
-        accuracy = {"accuracy": self.consensus.accuracy}
+        accuracy = {"accuracy": self.consensus.of_agreements}
         surrogate = self.consensus.estimator == "surrogate"
         if self.used != "mixup" and self.consensus.at_chance:
             return Reason(ReasonCode.SECOND_MODEL_AT_CHANCE, agreed | shared | accuracy)

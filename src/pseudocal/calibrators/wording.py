@@ -45,7 +45,8 @@ class ReasonCode(StrEnum):
     SURROGATE_AGREES = auto()
     SURROGATE_ERRORS_UNKNOWN = auto()
     SURROGATE_ONLY = auto()
-    SURROGATE_UNUSED = auto()
+    SURROGATE_CONFIRMS = auto()
+    SURROGATE_DIFFERS = auto()
     # a temperature from the second opinion
     LOWERS_CONFIDENCE = auto()
     RAISES_CONFIDENCE = auto()
@@ -218,9 +219,8 @@ TEMPLATES: dict[ReasonCode, str] = {
     ),
     ReasonCode.SECOND_MODEL_AT_CHANCE: (
         "The models agree on {agreement} of inputs, hardly more often than on the first model's "
-        "errors on mixup samples ({shared}). That is evidence of a low accuracy. T is that of "
-        "{accuracy:.0%}, the lowest accuracy that can be told from chance. Label about 50 inputs "
-        "to measure it."
+        "errors on mixup samples ({shared}). That is evidence of a low accuracy: {accuracy:.0%} is "
+        "the lowest that can be told from chance. Label about 50 inputs to measure it."
     ),
     ReasonCode.SECOND_MODEL_LESS_CONFIDENT: (
         "The mean confidence is {second_confidence:.0%} for the second model and {before:.0%} for "
@@ -239,8 +239,13 @@ TEMPLATES: dict[ReasonCode, str] = {
         "consistent errors of the model, and with poor features the estimated accuracy is too low. "
         "Add a second model, or label about 50 inputs."
     ),
-    ReasonCode.SURROGATE_UNUSED: (
-        "The surrogate was not used because there is a usable second model."
+    ReasonCode.SURROGATE_CONFIRMS: (
+        "A surrogate of the model's predictions estimates an accuracy of {surrogate:.0%}."
+    ),
+    ReasonCode.SURROGATE_DIFFERS: (
+        "A surrogate of the model's predictions estimates an accuracy of {surrogate:.0%}, which is "
+        "far from that. The estimate is the mean of the two, {accuracy:.0%}. Label about 50 inputs "
+        "to find out which is right."
     ),
     ReasonCode.LOWERS_CONFIDENCE: (
         "T = {temperature:.3g} lowers the mean confidence from {before:.0%} to the estimated "
