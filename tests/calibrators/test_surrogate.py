@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from scipy.linalg import solve
 
 from pseudocal import InputError, PseudoCal, Surrogate
 from pseudocal.arrays import Labelled
-from pseudocal.calibrators import Reason, ReasonCode
+from pseudocal.calibrators import ReasonCode
 from pseudocal.calibrators.blocks import row_blocks
 from pseudocal.calibrators.executors import BlockWork
 from pseudocal.calibrators.folded_ridge import (

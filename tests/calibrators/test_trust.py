@@ -1,7 +1,5 @@
 """The verdict on a temperature: when which reason is given, and that it is true then."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 

@@ -39,6 +39,8 @@ SURROGATE_BIAS = 0.15
 # a surrogate beside second models counts if its estimate differs by more than this: elsewhere it adds
 # nothing (development families, `docs/evaluation.md`)
 DIFFERENT = 0.2
+# confidences are rounded to this, so that their sum is exact, however it is divided among workers
+CONFIDENCE_STEP = 2.0**-26
 # the weight, in mistakes, with which the fraction of each class is shrunk to that of all classes
 PRIOR_MISTAKES = 3.0
 
@@ -92,7 +94,8 @@ def count_agreement(logits: Logits, its: Logits) -> Opinion:
     classes = logits.shape[1]
     agrees = own == its.argmax(axis=1)
     none = np.zeros((3, classes))
-    real = (np.ones(len(own)), agrees, confidences(its))
+    confident = np.round(confidences(its) / CONFIDENCE_STEP) * CONFIDENCE_STEP
+    real = (np.ones(len(own)), agrees, confident)
     return Opinion(*_by_class(own, real, classes), *none)
 
 
