@@ -22,11 +22,22 @@ from typing import NamedTuple
 import numpy as np
 
 from labels_targets import Target, later_years, texts_of_others, two_classes
-from pseudocal import LabelSample, fit_temperature, rows_to_label
+from pseudocal import LabelSample, PseudoCal, Surrogate, fit_temperature, rows_to_label
+from pseudocal.arrays import Labelled
+from pseudocal.batches import Batch
+from pseudocal.calibrators import Calibration
+from pseudocal.calibrators.agreement import Suspects
+from pseudocal.calibrators.confidence import match_confidence
+from pseudocal.calibrators.evidence import Step, count_opinions
 from pseudocal.calibrators.posterior import Prior
 from pseudocal.calibrators.refinement import as_applied, priors_of, refine
+from pseudocal.calibrators.surrogate import SurrogateCollector
+from pseudocal.calibrators.trust import Trust
 from pseudocal.metrics import Outcomes, ece
+from pseudocal.mixup.pairs import Pairs, with_different_classes
+from pseudocal.randomness import Streams
 from trust import opened
+from trust_bank import DEVELOPMENT, HELD_OUT, LAM, BankCase, load_cases
 from trust_families import twins
 from trust_tables import table
 
@@ -95,6 +106,13 @@ def pairs_of_gases(path: Path) -> Iterator[Target]:
         yield two_classes("gas drift, two gases", task, models, x[some], labels[some])
 
 
+def two_class_targets(data: Path, *, held_out: bool) -> list[Target]:
+    if held_out:
+        return [*pairs_of_gases(data / "gas_drift.npz")]
+    texts = texts_of_others(data / "sentiment_4domains.npz")
+    return [*texts, *later_years(data / "employment_ma.npz")]
+
+
 def two_class_table(targets: list[Target]) -> str:
     """No labels, and labels with the prior before and now."""
     without = defaultdict(list)
@@ -132,23 +150,195 @@ def two_class_table(targets: list[Target]) -> str:
     return table(head, rows)
 
 
+# ------------------------------------------------------------------------------ the bank
+
+
+class Judged(NamedTuple):
+    """A case of the bank: what is estimated and exported without labels, and what is true."""
+
+    case: BankCase
+    calibration: Calibration
+    fitted: float  # the temperature from agreement, whether it is applied or not
+    agreement: float  # the estimated accuracy before the surrogate and the confidence counted
+    none: float
+    exported: float
+    oracle: float
+    would: float  # the ECE with the temperature from agreement
+    before: float  # the ECE with the rule that was replaced: always the agreement's
+
+    @property
+    def accuracy(self) -> float:
+        """The true one."""
+        return float((self.case.logits.argmax(axis=1) == self.case.labels).mean())
+
+    @property
+    def trust(self) -> Trust:
+        """The verdict and the estimate."""
+        assert self.calibration.trust is not None
+        return self.calibration.trust
+
+
+def judged(case: BankCase) -> Judged:
+    """Calibrate a case without labels, from stored logits, as `PseudoCal().fit` does."""
+    evidence = PseudoCal(epochs=1).empty_evidence()
+    evidence.add(step_of(case))
+    calibration = PseudoCal(epochs=1).conclude(evidence)
+    logits = case.logits.astype(np.float64)
+    assert calibration.trust is not None
+    fitted = calibration.trust.temperatures.get("agreement", 1.0)
+    first = evidence.agreements[0]
+    before = match_confidence(logits, first.accuracy).temperature if first.usable else 1.0
+    truth = fit_temperature(logits, case.labels).temperature
+    temperatures = (1.0, calibration.temperature, truth, fitted, before)
+    none, exported, oracle, would, replaced = (
+        error(logits, case.labels, temperature) for temperature in temperatures
+    )
+    return Judged(
+        case, calibration, fitted, first.accuracy, none, exported, oracle, would, replaced
+    )
+
+
+def step_of(case: BankCase) -> Step:
+    """The whole target as one step."""
+    n = len(case.logits)
+    logits = case.logits.astype(np.float64)
+    second = case.second.astype(np.float64)
+    rows = np.arange(n)
+    pairs = Pairs(
+        rows[:, None].astype(np.float64),
+        logits,
+        rows,
+        case.partner,
+        ids=rows,
+        opinions=second.argmax(axis=1)[:, None],
+    )
+    kept = with_different_classes(pairs)
+    mixup_samples = Labelled(
+        case.mixed[kept.first].astype(np.float64), logits.argmax(axis=1)[kept.first]
+    )
+    suspects = Suspects.of(pairs, mixup_samples, LAM)
+    said = case.second_mixed[suspects.pairs.first].astype(np.float64)
+    real = Labelled(logits, logits.argmax(axis=1))
+    batch = Batch(0, rows, rows[:, None])
+    collector = SurrogateCollector(Surrogate(), Streams(0))
+    return Step(
+        rows=rows,
+        shape=(1,),
+        real=real,
+        pairs=n,
+        mixup_samples=mixup_samples,
+        opinions=count_opinions([second], real, suspects, [said]),
+        passes=2 * n,
+        surrogate_samples=[collector.batch_sample(batch, real, suspects, given=(second, said))],
+    )
+
+
+def estimate_table(found: dict[str, list[Judged]]) -> str:
+    """Errors and intervals of the estimated accuracy."""
+    rows = []
+    for family, group in found.items():
+        errors = [100 * (one.trust.estimated_accuracy.value - one.accuracy) for one in group]
+        plain = [100 * (one.agreement - one.accuracy) for one in group]
+        intervals = [one.trust.estimated_accuracy for one in group]
+        covered = [i.low <= o.accuracy <= i.high for i, o in zip(intervals, group, strict=True)]
+        width = np.median([100 * (each.high - each.low) for each in intervals])
+        rows.append(
+            f"| {family} | {len(group)} | {np.mean([one.accuracy for one in group]):.0%} "
+            f"| {np.abs(plain).mean():.1f} ({np.mean(plain):+.1f}) "
+            f"| {np.abs(errors).mean():.1f} ({np.mean(errors):+.1f}) "
+            f"| {percent(covered)} | {width:.0f} |"
+        )
+    head = "| family | models | accuracy | agreement alone: error (bias) | estimate: error (bias) "
+    return table(head + "| covered | median width |", rows)
+
+
+def summary(group: list[Judged]) -> list[float]:
+    """Mean ECE of none, before, now and the oracle, their ratio, and how often it got worse."""
+    none, before, now, oracle = (
+        np.array([getattr(one, name) for one in group])
+        for name in ("none", "before", "exported", "oracle")
+    )
+    means = [float(each.mean()) for each in (none, before, now, oracle)]
+    worse = [float((each > none + 1).mean()) for each in (before, now)]
+    return [*means, means[2] / means[3], *worse]
+
+
+def exported_table(found: dict[str, list[Judged]]) -> str:
+    """The ECE of what a user ends up with."""
+    rows = []
+    everything = {**found, "label-smoothed": [], "accuracy above 75%": []}
+    for group in found.values():
+        everything["label-smoothed"] += [one for one in group if one.case.smoothed]
+        everything["accuracy above 75%"] += [one for one in group if one.accuracy > 0.75]
+    for family, group in everything.items():
+        if not group:
+            continue
+        none, before, now, oracle, ratio, worse_before, worse = summary(group)
+        rows.append(
+            f"| {family} | {len(group)} | {none:.1f} | {before:.1f} | {now:.1f} "
+            f"| {oracle:.1f} | {ratio:.2f} | {worse_before:.0%} | {worse:.0%} |"
+        )
+    means = np.mean([summary(group) for group in found.values()], axis=0)
+    none, before, now, oracle, ratio, worse_before, worse = means
+    rows.append(
+        f"| mean of families | | {none:.1f} | {before:.1f} | {now:.1f} "
+        f"| {oracle:.1f} | {ratio:.2f} | {worse_before:.0%} | {worse:.0%} |"
+    )
+    head = "| family | models | none | before: always the agreement's T | exported now | oracle "
+    return table(head + "| ratio | worse: before | worse: now |", rows)
+
+
+def verdict_table(found: dict[str, list[Judged]]) -> str:
+    """How often each verdict is given, and what its temperature does."""
+    rows = []
+    for family, group in {**found, "all": [one for g in found.values() for one in g]}.items():
+        helpful = [one for one in group if one.would < one.none - 1]
+        left = [one for one in group if one.calibration.temperature == 1]
+        applied = [one for one in group if one.trust.verdict == "apply"]
+        uncertain = [one for one in group if one not in left and one not in applied]
+        rows.append(
+            f"| {family} | {len(applied)} | {percent([o.exported <= o.none + 1 for o in applied])} "
+            f"| {percent([o.exported < o.none for o in applied])} "
+            f"| {percent([o.trust.verdict == 'apply' for o in helpful])} "
+            f"| {len(uncertain)} | {percent([o.exported < o.none for o in uncertain])} "
+            f"| {len(left)} | {percent([o.would > o.none + 1 for o in left])} "
+            f"| {percent([o.would < o.none - 1 for o in left])} |"
+        )
+    head = (
+        "| family | apply | of these no worse | ECE fell | of the helpful: apply "
+        "| caution, T applied | ECE fell | left at T = 1 | T would have harmed | would have helped |"
+    )
+    return table(head, rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, required=True, help="a folder of data files")
+    parser.add_argument("--bank", type=Path, help="a folder that trust_bank.py filled")
+    parser.add_argument("--skip-two-classes", action="store_true")
     parser.add_argument("--held-out", action="store_true", help="look at the held-out families")
     args = parser.parse_args()
     warnings.simplefilter("ignore")  # verdicts are counted here
-    if args.held_out:
-        opened("two classes: gas drift")
-        targets = [*pairs_of_gases(args.data / "gas_drift.npz")]
-    else:
-        targets = [
-            *texts_of_others(args.data / "sentiment_4domains.npz"),
-            *later_years(args.data / "employment_ma.npz"),
-        ]
-    print("## Two classes", two_class_table(targets), sep="\n\n", end="\n\n")
+    if args.bank is not None:
+        if args.held_out:
+            opened("bank: estimate, exported temperatures and verdicts")
+        found: dict[str, list[Judged]] = defaultdict(list)
+        for name in HELD_OUT if args.held_out else DEVELOPMENT:
+            for case in load_cases(args.bank / f"{name}.npz"):
+                found[case.family].append(judged(case))
+        for title, each in (
+            ("The estimate", estimate_table),
+            ("What is exported without labels", exported_table),
+            ("Verdicts without labels", verdict_table),
+        ):
+            print(f"## {title}", each(found), sep="\n\n", end="\n\n", flush=True)
+    if not args.skip_two_classes:
+        if args.held_out:
+            opened("two classes: gas drift")
+        targets = two_class_targets(args.data, held_out=args.held_out)
+        print("## Two classes", two_class_table(targets), sep="\n\n", end="\n\n")
 
 
 if __name__ == "__main__":

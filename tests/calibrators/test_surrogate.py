@@ -23,7 +23,12 @@ from pseudocal.calibrators.folded_ridge import (
     FoldedRidge,
     UnitRows,
 )
-from pseudocal.calibrators.surrogate import SurrogateBatch, SurrogateSample, feature_rows
+from pseudocal.calibrators.surrogate import (
+    SurrogateBatch,
+    SurrogateSample,
+    feature_rows,
+    logit_features,
+)
 from pseudocal.distributed import Deferred, LocalExecutor
 from pseudocal.randomness import Streams, row_keys
 
@@ -234,9 +239,11 @@ def test_a_second_model_brings_a_surrogate_of_its_logits():
     with_model = PseudoCal().collect(
         model, x, second_opinion=lambda x: seen.append(len(x)) or other(x)
     )
-    scaled = other(x).std(axis=0)
+    scale = logit_features(other(x)).std(axis=0)
     given = PseudoCal().collect(
-        model, x, second_opinion=[other, Surrogate(lambda x: other(x) / scaled)]
+        model,
+        x,
+        second_opinion=[other, Surrogate(lambda x: logit_features(other(x)) / scale)],
     )
     (_, beside), (_, explicit) = with_model.agreements, given.agreements
     assert beside.surrogate

@@ -128,7 +128,7 @@ def temperature_line(result: Result) -> str:
     if refused is not None:
         return f"T = 1 (fitted {refused:.3f}, rejected); model unchanged"
     if _is_unfitted(result):
-        return "T = 1 (nothing fitted); model unchanged"
+        return "T = 1 (nothing applied); model unchanged"
     fit = result.report.calibration
     low = "inf" if fit.low is None else f"{fit.low:.3f}"
     high = "inf" if fit.high is None else f"{fit.high:.3f}"

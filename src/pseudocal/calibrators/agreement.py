@@ -39,6 +39,8 @@ SURROGATE_BIAS = 0.15
 # a surrogate beside second models counts if its estimate differs by more than this: elsewhere it adds
 # nothing (development families, `docs/evaluation.md`)
 DIFFERENT = 0.2
+# of the first model's own mean confidence in the estimate; chosen on the development families
+OWN_WEIGHT = 0.15
 # confidences are rounded to this, so that their sum is exact, however it is divided among workers
 CONFIDENCE_STEP = 2.0**-26
 # the weight, in mistakes, with which the fraction of each class is shrunk to that of all classes
@@ -374,14 +376,24 @@ class Consensus:
         agreements: The agreement with each usable second model, or that with a surrogate if there
             is none.
         surrogate: The agreement with a surrogate beside second models, if there is one.
+        confidence: The mean confidence of the first model, which counts a little; None to ignore it.
+        dominance: By how much the largest fraction of predictions of one class exceeds one over the
+            number of classes.
 
     """
 
     agreements: tuple[Agreement, ...]
     surrogate: Agreement | None = None
+    confidence: float | None = None
+    dominance: float = 0.0
 
     @classmethod
-    def of(cls, agreements: Iterable[Agreement]) -> Consensus | None:
+    def of(
+        cls,
+        agreements: Iterable[Agreement],
+        confidence: float | None = None,
+        dominance: float = 0.0,
+    ) -> Consensus | None:
         """What the usable ones among second opinions say together; None if there are none.
 
         Beside a second model, a surrogate at chance counts too: it may be the only sign of a
@@ -395,6 +407,8 @@ class Consensus:
 
         Args:
             agreements: The agreement with each second opinion.
+            confidence: As in the class.
+            dominance: As in the class.
 
         """
         given = tuple(agreements)
@@ -402,13 +416,16 @@ class Consensus:
         surrogates = tuple(each for each in given if each.surrogate)
         if models:
             beside = [each for each in surrogates if not each.too_similar]
-            return cls(models, beside[0] if beside else None)
+            return cls(models, beside[0] if beside else None, confidence, dominance)
         alone = tuple(each for each in surrogates if each.usable and not each.from_second)
-        return cls(alone) if alone else None
+        return cls(alone, None, confidence, dominance) if alone else None
 
     @property
     def accuracy(self) -> float:
-        """The mean of what second models estimate; a surrogate that differs much counts as much.
+        """The estimated accuracy.
+
+        It is the mean of what second models estimate; a surrogate that differs much counts as much.
+        The model's own confidence has a weight of 15%: it errs in other ways than agreement.
 
         >>> model = Agreement(10, 1000, rate=0.9, shared=0.2, mistakes=500.0)
         >>> surrogate = Agreement(10, 1000, rate=0.6, shared=0.2, mistakes=500.0, surrogate=True)
@@ -416,10 +433,15 @@ class Consensus:
         (0.88, 0.462)
         >>> round(Consensus((model,), surrogate).accuracy, 3)
         0.671
+        >>> round(Consensus((model,), confidence=0.98).accuracy, 3)  # 0.85 * 0.88 + 0.15 * 0.98
+        0.895
         """
+        found = self.of_agreements
         if self.surrogate is not None and self.difference > DIFFERENT:
-            return (self.of_agreements + self.surrogate.accuracy) / 2
-        return self.of_agreements
+            found = (found + self.surrogate.accuracy) / 2
+        if self.confidence is None:
+            return found
+        return (1 - OWN_WEIGHT) * found + OWN_WEIGHT * self.confidence
 
     @property
     def of_agreements(self) -> float:
@@ -438,6 +460,11 @@ class Consensus:
         "agreement", or "surrogate" if that is the only opinion.
         """
         return "surrogate" if self.agreements[0].surrogate else "agreement"
+
+    @property
+    def rate(self) -> float:
+        """How often the first model agrees with the opinions, on average."""
+        return float(np.mean([agreement.rate for agreement in self.agreements]))
 
     @property
     def at_chance(self) -> bool:

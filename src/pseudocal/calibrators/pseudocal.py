@@ -35,11 +35,18 @@ from pseudocal.batches import (
 )
 from pseudocal.calibrators.agreement import Consensus, Opinion, Suspects
 from pseudocal.calibrators.calibration import Calibration
-from pseudocal.calibrators.confidence import confidences, match_confidence
+from pseudocal.calibrators.confidence import confidences, match_confidence, mean_confidence
 from pseudocal.calibrators.evidence import Evidence, Step, count_opinions
 from pseudocal.calibrators.executors import Executor, collect_in_blocks
 from pseudocal.calibrators.surrogate import Surrogate, SurrogateBatch, SurrogateCollector
-from pseudocal.calibrators.trust import AccuracyEstimate, Trust, judge, warn_if_unreliable
+from pseudocal.calibrators.trust import (
+    AccuracyEstimate,
+    Trust,
+    consensus_from,
+    judge,
+    too_close,
+    warn_if_unreliable,
+)
 from pseudocal.calibrators.wording import Reason, ReasonCode
 from pseudocal.maps import predicted, sampled
 from pseudocal.mixup import AnywhereBefore, Pairing, Strategy, WithinBatch
@@ -99,8 +106,8 @@ class PseudoCal:
         estimator: "mixup", as in the paper; "agreement", which needs a second opinion and
             matches the mean confidence to the accuracy that the agreement of the models implies; or
             "auto", which is agreement where there is a usable second opinion and mixup samples
-            where there is none. With two classes "auto" applies nothing (T = 1): label about 50
-            inputs.
+            where there is none. With two classes, and where the confidence is near the estimated
+            accuracy, "auto" applies nothing (T = 1): label about 50 inputs.
         on_unreliable: What to do with a temperature that should not be applied: "warn", or return
             the "identity", T = 1, and keep the other as `Calibration.refused`. None is "warn", and
             "identity" in a run of the application.
@@ -339,12 +346,12 @@ class PseudoCal:
         real = evidence.real.labelled
         agreements = evidence.agreements
         found = {"mixup": evidence.temperature()}
-        consensus = Consensus.of(agreements)
+        consensus = consensus_from(agreements, real)
         if consensus is not None:
             found[consensus.estimator] = match_confidence(
                 real.logits, consensus.accuracy, consensus.error
             )
-        used = self._used(consensus, classes=real.logits.shape[1])
+        used = self._used(consensus, real)
         if used == "none" and not settings.get("strategy"):
             found["none"] = TemperatureScaling(1.0, rows=found["mixup"].rows)
         elif used == "none":  # a strategy is compared with mixup
@@ -371,17 +378,20 @@ class PseudoCal:
         )
         return fitted.without_refused()
 
-    def _used(self, consensus: Consensus | None, classes: int) -> str:
+    def _used(self, consensus: Consensus | None, real: Labelled) -> str:
         """The estimator whose temperature is applied; "none" is T = 1.
 
         With two classes nothing can be checked without labels, and temperatures from mixup samples
-        made calibration worse on average in our tests. So they are applied on request only.
+        made calibration worse on average in our tests. So they are applied on request only. So are
+        temperatures that are too near to 1 for the estimate to tell whether they help.
         """
         if self.estimator == "mixup":
             return "mixup"
-        if consensus is not None:
-            return consensus.estimator
-        return "none" if classes == 2 else "mixup"
+        if consensus is None:
+            return "none" if real.logits.shape[1] == 2 else "mixup"
+        if self.estimator == "auto" and too_close(consensus, mean_confidence(real, 1.0)):
+            return "none"
+        return consensus.estimator
 
     @property
     def _surrogate_beside(self) -> Surrogate:

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from pseudocal.arrays import InputError, Inputs, Labelled, Logits, Predictor, as_numpy
 from pseudocal.batches import Batch, count
 from pseudocal.calibrators.agreement import Opinion, Suspects, certain_errors, count_mistakes
+from pseudocal.calibrators.confidence import below_top
 from pseudocal.calibrators.folded_ridge import SURROGATE_FOLDS, FoldedRidge, UnitRows
 from pseudocal.mixup.pairs import Classes
 from pseudocal.predictors import Deferred, as_predictor
@@ -35,6 +36,7 @@ from pseudocal.reservoir import Reservoir, Sample, check_sample
 
 ROWS_SHARE = 3 / 4  # of the memory is for the inputs, the rest for mixup samples
 FROM_SECOND = 2.0  # stands for scaled columns that are the logits of a second model
+LEAST_LOGIT = -50.0  # below the largest one
 KEY_RANGE = 2.0**63  # keys of rows are below
 PACKED = ("surrogate_samples", "surrogate_rows", "surrogate_mixup")
 
@@ -128,7 +130,8 @@ class SurrogateCollector:
             real: Their logits, labelled with the predicted class.
             suspects: The mixup samples that the model predicts as a class of neither input.
             epoch: The number of the pass over the data; the inputs are learned in the first.
-            given: The features of the inputs and of the suspects, if they are known.
+            given: The logits of a second model for the inputs and the suspects, which are the
+                features then.
 
         """
         of_inputs, of_suspects = (None, None) if given is None else given
@@ -153,7 +156,7 @@ class SurrogateCollector:
 
     def _features(self, x: Inputs, known: Logits | None) -> NDArray[np.float32]:
         if known is not None:
-            return feature_rows(known, count(x))
+            return logit_features(known)
         found = feature_rows(self._encode(x), count(x))
         self.rows += len(found)
         return found
@@ -224,6 +227,22 @@ def feature_rows(output: Any, n: int) -> NDArray[np.float32]:
     found = np.ascontiguousarray(dense, dtype=np.float32)
     if not np.isfinite(found).all():
         raise InputError("expected finite features, got NaN or infinite ones")
+    return found
+
+
+def logit_features(logits: Logits) -> NDArray[np.float32]:
+    """Logits as features: without what is the same for all classes, and finite.
+
+    >>> logit_features(np.array([[2.0, 0.0, -np.inf], [9.0, 7.0, 7.0]])).round(1)
+    array([[ 17.3,  15.3, -32.7],
+           [  1.3,  -0.7,  -0.7]], dtype=float32)
+
+    Args:
+        logits: The logits of a second model, of shape `(n, classes)`.
+
+    """
+    below = np.maximum(below_top(logits), LEAST_LOGIT)
+    found: NDArray[np.float32] = (below - below.mean(axis=1, keepdims=True)).astype(np.float32)
     return found
 
 

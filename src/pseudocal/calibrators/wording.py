@@ -51,6 +51,7 @@ class ReasonCode(StrEnum):
     LOWERS_CONFIDENCE = auto()
     RAISES_CONFIDENCE = auto()
     NO_CLEAR_GAIN = auto()
+    EXPECTED_GAIN = auto()
     MIXUP_AGREES = auto()
     MIXUP_UNDECIDED = auto()
     MIXUP_DISAGREES = auto()
@@ -248,25 +249,27 @@ TEMPLATES: dict[ReasonCode, str] = {
         "to find out which is right."
     ),
     ReasonCode.LOWERS_CONFIDENCE: (
-        "T = {temperature:.3g} lowers the mean confidence from {before:.0%} to the estimated "
-        "accuracy."
+        "T = {temperature:.3g} lowers the mean confidence from {before:.0%} to {accuracy:.0%}, the "
+        "estimated accuracy."
     ),
     ReasonCode.RAISES_CONFIDENCE: (
-        "T = {temperature:.3g} raises the mean confidence from {before:.0%} to the estimated "
-        "accuracy."
+        "T = {temperature:.3g} raises the mean confidence from {before:.0%} to {accuracy:.0%}, the "
+        "estimated accuracy."
     ),
     ReasonCode.NO_CLEAR_GAIN: (
-        "The mean confidence is {before:.0%} without calibration. The estimate is too uncertain to "
-        "tell whether T = {temperature:.3g} is better than none."
+        "The mean confidence is {before:.0%} without calibration and the estimated accuracy "
+        "{accuracy:.0%}. The estimate is too uncertain to improve on that, so nothing was applied "
+        "(T = 1; the estimate asks for {temperature:.3g}). Label about 50 inputs to find out."
+    ),
+    ReasonCode.EXPECTED_GAIN: (
+        "In our tests, such temperatures lowered the calibration error in about {fell:.0f} of 10 "
+        "cases."
     ),
     ReasonCode.MIXUP_AGREES: "The mixup estimate points the same way (T = {mixup:.3g}).",
     ReasonCode.MIXUP_UNDECIDED: (
         "The mixup estimate is too close to 1 to confirm it (T = {mixup:.3g})."
     ),
-    ReasonCode.MIXUP_DISAGREES: (
-        "The mixup estimate points the other way (T = {mixup:.3g}). Label about 50 inputs to find "
-        "out which is right."
-    ),
+    ReasonCode.MIXUP_DISAGREES: ("The mixup estimate points the other way (T = {mixup:.3g})."),
     ReasonCode.CLOSER: MOVES + ", closer to the estimated accuracy.",
     ReasonCode.CLOSER_BUT_HIGH: (
         MOVES + ", closer to the estimated accuracy but still {gap:points} points too high."

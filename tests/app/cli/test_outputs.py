@@ -143,7 +143,7 @@ def test_one_number_for_two_classes(end, pseudocal, export, features, tmp_path):
     # by default nothing is applied to two classes without labels
     unchanged = pseudocal("calibrate", path, features, "-o", tmp_path / "unchanged", *given)
     assert unchanged.code == 0, unchanged.err
-    assert "T = 1 (nothing fitted); model unchanged" in unchanged.out
+    assert "T = 1 (nothing applied); model unchanged" in unchanged.out
     assert "Label about 50 inputs to calibrate" in unchanged.out
     assert not (tmp_path / "unchanged" / "model.onnx").exists()
     given += ["--estimator", "mixup"]

@@ -98,7 +98,7 @@ def test_nothing_fitted_and_no_histogram(made):
     assert unfitted.code == HeadlineCode.UNFITTED
     calibration = replace(report.calibration, mixup_samples=0)
     html = shown(replace(report, calibration=calibration))
-    assert "Nothing was fitted: the confidences are those of the model." in html
+    assert "Nothing was applied: the confidences are those of the model." in html
     none = (None,) * len(report.confidence.before)
     empty = replace(report.confidence, confidence_before=none)
     assert headline_of(replace(report, confidence=empty)).code == HeadlineCode.MEAN_CONFIDENCE

@@ -69,7 +69,7 @@ def headline_of(report: Report) -> Headline:
         if k is not None:
             return _measured_headline(report, k)
     before = report.confidence.mean_before
-    if report.refused:
+    if report.refused or (report.unfitted and report.calibration.mixup_samples):
         return _rejected_headline(report)
     if report.unfitted:
         return Headline(HeadlineCode.UNFITTED, {"before": before})

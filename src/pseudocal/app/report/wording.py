@@ -263,7 +263,7 @@ EFFECTS: dict[EffectCode, str] = {
         "The fitted temperature would raise the confidences. It was rejected, so they are "
         "unchanged."
     ),
-    EffectCode.UNFITTED: "Nothing was fitted: the confidences are unchanged.",
+    EffectCode.UNFITTED: "Nothing was applied: the confidences are unchanged.",
     EffectCode.AT_BOUND: "The search ended at the limit of its range, so T is undetermined.",
     EffectCode.NEAR_ONE: ("T is not significantly different from 1: you can skip calibration."),
     EffectCode.LOWERS: "Dividing the logits by T lowers the confidences.",
@@ -309,7 +309,7 @@ VERDICTS: dict[str, VerdictWords] = {
 }
 
 
-NOTHING_FITTED = "Nothing was fitted: the confidences are those of the model."
+NOTHING_FITTED = "Nothing was applied: the confidences are those of the model."
 
 
 # ------------------------------------------------------------------------------ numbers
