@@ -244,7 +244,7 @@ def test_an_underconfident_model_gets_a_temperature_below_one(inputs):
     assert before < right - 0.3
     assert before < after < right  # nearer, if not near: these two share most of their mistakes
     assert found.temperature < 1
-    assert found.trust.verdict == "caution"  # raising the confidence helped in 7 of 10 cases
+    assert found.trust.verdict == "caution"  # a higher confidence is a risk
     assert found.trust.reasons[1].code == ReasonCode.RAISES_CONFIDENCE
 
 

@@ -405,6 +405,32 @@ OF_LABELS: list[tuple[str, str, float, MeasuredEvidence, dict[str, float]]] = [
 ]
 
 
+def test_a_temperature_that_would_make_the_measured_gap_larger_is_held_back() -> None:
+    """The labels are right as often as the model is confident, and a narrow prior says otherwise."""
+    logits, _ = model(rows=4000, temperature=1.0)
+    rng = np.random.default_rng(1)
+    p = softmax(logits)
+    labels = (p.cumsum(axis=1) < rng.random((4000, 1))).sum(axis=1).clip(max=4)
+    sample = labelled(logits, labels, 40)
+    # several narrow priors outweigh the heavy tails of one
+    priors = [Prior("agreement", 2.0, width=0.01, doubt=0.0)] * 5
+    scaling, measured = refine(logits, sample, priors=priors)
+    assert measured.temperature.value > 1.9
+    assert abs(measured.gap_after.value) <= abs(measured.gap_before.value) + 1e-9
+    assert 0.5 < scaling.temperature < 1.8
+    held = [reason for reason in measured.reasons if reason.code == ReasonCode.LABELS_HELD_BACK]
+    assert [reason.numbers["temperature"] for reason in held] == [scaling.temperature]
+
+
+def test_labelling_may_stop_once_the_verdict_is_clear() -> None:
+    logits, labels = model(temperature=3.0)
+    said = {}
+    for n in (10, 400):
+        _, measured = refine(logits, labelled(logits, labels, n), priors=[Prior("mixup", 1.0, 0.7)])
+        said[n] = ReasonCode.LABELS_ENOUGH in [reason.code for reason in measured.reasons]
+    assert said == {10: False, 400: True}
+
+
 @pytest.mark.parametrize(("code", "verdict", "log_t", "given", "numbers"), OF_LABELS)
 def test_each_reason_of_labels(
     code: str, verdict: str, log_t: float, given: MeasuredEvidence, numbers: dict[str, float]
@@ -417,4 +443,6 @@ def test_each_reason_of_labels(
 
 def test_each_reason_of_labels_has_a_case() -> None:
     codes = {code for code in ReasonCode if code.startswith("labels_")}
-    assert {code for code, *_ in OF_LABELS} == codes
+    # which are given beside others, and have their own tests
+    beside = {ReasonCode.LABELS_HELD_BACK, ReasonCode.LABELS_ENOUGH}
+    assert {code for code, *_ in OF_LABELS} == codes - beside

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import InputError, Logits, as_logits, check_rows, check_temperature
-from pseudocal.calibrators.confidence import confidence_slope, confidences
+from pseudocal.calibrators.confidence import confidence_slope, confidences, match_confidence
 from pseudocal.calibrators.labelled_accuracy import (
     LEVEL,
     CheckedRows,
@@ -33,8 +33,15 @@ from pseudocal.calibrators.labels import (
     check_label_sample,
     labelling_order,
 )
-from pseudocal.calibrators.measured import NARROW, Measured, MeasuredEvidence, judge_temperature
+from pseudocal.calibrators.measured import (
+    NARROW,
+    Measured,
+    MeasuredEvidence,
+    enough,
+    judge_temperature,
+)
 from pseudocal.calibrators.posterior import LOG_T, Posterior, Prior, log_likelihood, posterior
+from pseudocal.calibrators.wording import Reason, ReasonCode
 from pseudocal.metrics import Interval
 from pseudocal.scaling import TemperatureScaling
 
@@ -51,6 +58,7 @@ LABEL_FREE = ("mixup", "agreement", "surrogate")
 OTHER_WIDTH = 1.0  # the width for estimates of other methods, and the largest for agreement
 FINE_POINTS = 2001  # of a grid of log T, if all predictions are right or all wrong
 SLOPE_STEP = 0.01  # step in log T for a numerical derivative
+SAME_CONFIDENCE = 1e-9  # mean confidences that differ by less are the same
 MOST_WEIGHT = 1e6  # the largest weight of a label, if all rows have one
 
 
@@ -85,8 +93,11 @@ def refine(
     labelled = LabelledTarget.of(logits, labels, groups)
     found = _fitted(labelled, priors)
     temperature = math.exp(found.mean)
-    scaling = TemperatureScaling(temperature, log_se=found.deviation, rows=len(labelled.labels))
-    return scaling, _measured(labelled, found, temperature, labels, tuple(priors), held_out=True)
+    measured, applied = _measured(
+        labelled, found, temperature, labels, tuple(priors), held_out=True
+    )
+    scaling = TemperatureScaling(applied, log_se=found.deviation, rows=len(labelled.labels))
+    return scaling, measured
 
 
 def as_applied(
@@ -118,7 +129,7 @@ def measure_temperature(
     check_temperature(temperature)
     labelled = LabelledTarget.of(logits, labels, groups)
     found = _fitted(labelled, (ANYTHING,))
-    return _measured(labelled, found, temperature, labels, (), held_out=False)
+    return _measured(labelled, found, temperature, labels, (), held_out=False)[0]
 
 
 def priors_of(
@@ -256,10 +267,11 @@ def _measured(
     priors: tuple[Prior, ...],
     *,
     held_out: bool,
-) -> Measured:
-    """What the labels say.
+) -> tuple[Measured, float]:
+    """What the labels say, and the temperature that is applied.
 
-    If held out, each row is scored with a temperature fitted without it.
+    If held out, each row is scored with a temperature fitted without it, and T is held back where it
+    would make the gap larger.
     """
     target = labelled.target
     groups = labelled.groups
@@ -272,6 +284,9 @@ def _measured(
     low, high = _interval(labelled, found, right)
     before = float(confidences(target).mean())
     after = float(confidences(target, temperature).mean())
+    applied = temperature
+    if held_out and len(target) > len(labelled.rows):
+        applied = _held_back(target, temperature, before, after, accuracy.value)
     at_low = float(confidences(target, math.exp(low)).mean())
     at_high = float(confidences(target, math.exp(high)).mean())
     evidence = MeasuredEvidence(
@@ -285,10 +300,17 @@ def _measured(
         moves=0.0 if low <= 0 <= high else min(abs(at_low - before), abs(at_high - before)),
     )
     verdict, reason, more = judge_temperature(math.log(temperature), evidence)
+    reasons = [reason]
+    if applied != temperature:
+        after = float(confidences(target, applied).mean())
+        if verdict != "already calibrated":
+            reasons.append(Reason(ReasonCode.LABELS_HELD_BACK, {"temperature": applied}))
+    if enough(verdict, evidence):
+        reasons.append(Reason(ReasonCode.LABELS_ENOUGH))
     unlabelled = len(target) - len(labelled.rows)
-    return Measured(
+    measured = Measured(
         verdict,
-        (reason,),
+        tuple(reasons),
         labels=len(right),
         cannot_tell=int((sample.labels == CANNOT_TELL).sum()),
         none_of_these=int((sample.labels == NONE_OF_THESE).sum()),
@@ -304,6 +326,30 @@ def _measured(
         error_after=calibration_error(right, checked.confidence, groups),
         more_labels=None if more is None else min(more, unlabelled),
     )
+    return measured, applied
+
+
+def _held_back(
+    target: Logits, temperature: float, before: float, after: float, accuracy: float
+) -> float:
+    """The temperature nearest to the fitted one that does not make the measured gap larger.
+
+    Two classes with logits 2 and 0: without calibration the confidence is 88%. The labels say 80%, a
+    temperature of 5 would make it 60%: it stops at 72%, as far below as 88% is above.
+
+    >>> target = np.array([[2.0, 0.0]])
+    >>> before, after = confidences(target)[0], confidences(target, 5.0)[0]
+    >>> stopped = _held_back(target, 5.0, before, after, accuracy=0.8)
+    >>> confidences(target, stopped).round(2), _held_back(target, 5.0, before, after, accuracy=0.7)
+    (array([0.72]), 5.0)
+    """
+    gap_before = abs(before - accuracy)
+    if abs(after - accuracy) <= gap_before:
+        return temperature
+    wanted = min(max(after, accuracy - gap_before), accuracy + gap_before)
+    if abs(wanted - before) < SAME_CONFIDENCE:
+        return 1.0
+    return match_confidence(target, wanted).temperature
 
 
 def _interval(

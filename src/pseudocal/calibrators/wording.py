@@ -76,6 +76,8 @@ class ReasonCode(StrEnum):
     LABELS_CONFIDENCE_LOW = auto()
     LABELS_UNDECIDED = auto()
     LABELS_MOVED_AWAY = auto()
+    LABELS_HELD_BACK = auto()
+    LABELS_ENOUGH = auto()
     LABELS_OUTSIDE_INTERVAL = auto()
     LABELS_FURTHER = auto()
 
@@ -320,8 +322,15 @@ TEMPLATES: dict[ReasonCode, str] = {
         "settle the verdict."
     ),
     ReasonCode.LABELS_MOVED_AWAY: (
-        FROM_LABELS + ". But T moves the mean confidence away from the accuracy, from "
+        FROM_LABELS + ". But T would move the mean confidence away from the accuracy, from "
         "{gap_before:points} to {gap_after:points} points."
+    ),
+    ReasonCode.LABELS_HELD_BACK: (
+        "T was held back to {temperature:.3g}, where the measured gap is no larger than without "
+        "calibration."
+    ),
+    ReasonCode.LABELS_ENOUGH: (
+        "You can stop labelling: more labels would hardly change this verdict."
     ),
     ReasonCode.LABELS_OUTSIDE_INTERVAL: (
         FROM_LABELS + ". T = {temperature:.3g} is outside, but closer than no calibration (T = 1)."
