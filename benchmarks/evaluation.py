@@ -12,25 +12,28 @@ Choices are made on the development families. A look at the held-out families is
 from __future__ import annotations
 
 import argparse
+import math
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 
+from labels_grid import GRID, NUMBERS, Draws, Tables
 from labels_targets import Target, later_years, texts_of_others, two_classes
 from pseudocal import LabelSample, PseudoCal, Surrogate, fit_temperature, rows_to_label
 from pseudocal.arrays import Labelled
 from pseudocal.batches import Batch
-from pseudocal.calibrators import Calibration
+from pseudocal.calibrators import Calibration, refinement
 from pseudocal.calibrators.agreement import Suspects
 from pseudocal.calibrators.confidence import match_confidence
 from pseudocal.calibrators.evidence import Step, count_opinions
 from pseudocal.calibrators.posterior import Prior
-from pseudocal.calibrators.refinement import as_applied, priors_of, refine
+from pseudocal.calibrators.refinement import GAP_NOISE, as_applied, priors_of, refine
 from pseudocal.calibrators.surrogate import SurrogateCollector
 from pseudocal.calibrators.trust import Trust
 from pseudocal.metrics import Outcomes, ece
@@ -311,12 +314,137 @@ def verdict_table(found: dict[str, list[Judged]]) -> str:
     return table(head, rows)
 
 
+# ------------------------------------------------------------------------------ labels
+
+METHODS = (
+    "none",
+    "no labels",
+    "one model",
+    "two models",
+    "not held back",
+    "held back to no growth",
+    "oracle",
+)
+
+
+def held_back(
+    tables: Tables, rows: np.ndarray, log_t: np.ndarray, slack: float = GAP_NOISE
+) -> np.ndarray:
+    """The temperatures, held back where the measured gap would grow, as in `refine`."""
+    accuracy = tables.right[rows].mean(axis=1)
+    gap = np.abs(np.interp(0.0, GRID, tables.mean) - accuracy) + slack
+    after = np.interp(log_t, GRID, tables.mean)
+    stopped = np.clip(after, accuracy - gap, accuracy + gap)
+    found = np.interp(-stopped, -tables.mean, GRID)
+    return np.where(np.abs(after - accuracy) > gap, found, log_t)
+
+
+def labels_table(found: dict[str, list[Judged]]) -> str:
+    """ECE of the rows without a label, with one model and with two, and coverage of T."""
+    errors: dict[tuple[str, int, str], list[float]] = defaultdict(list)
+    covered: dict[tuple[str, int], list[bool]] = defaultdict(list)
+    for family, group in found.items():
+        for one in group[::2]:
+            logits = one.case.logits.astype(np.float64)
+            estimates = one.calibration.estimates
+            target = Target(family, one.case.task, logits, one.case.labels, estimates)
+            if len(logits) <= max(NUMBERS):
+                continue
+            tables = Tables(target)
+            rows = tables.chosen(range(DRAWS))
+            for n in LABELS:
+                draws = Draws(tables, rows[:, :n], spread=True)
+                mixup = {"mixup": estimates["mixup"]}
+                alone = draws.posterior(priors_of(mixup, logits))
+                both = draws.posterior(priors_of(estimates, logits))
+                values = (
+                    0.0,
+                    math.log(one.calibration.temperature),
+                    held_back(tables, rows[:, :n], alone.mean),
+                    held_back(tables, rows[:, :n], both.mean),
+                    both.mean,
+                    held_back(tables, rows[:, :n], both.mean, slack=0.0),
+                    target.oracle,
+                )
+                for name, log_t in zip(METHODS, values, strict=True):
+                    errors[family, n, name] += draws.ece(log_t).tolist()
+                inside = (both.quantile(0.05) <= target.oracle) & (
+                    target.oracle <= both.quantile(0.95)
+                )
+                covered[family, n] += inside.tolist()
+    lines = []
+    for n in LABELS:
+        ratios = []
+        for family in dict.fromkeys(family for family, _, _ in errors):
+            means = [np.mean(errors[family, n, name]) for name in METHODS]
+            ratios.append([mean / means[-1] for mean in means])
+            cells = " | ".join(f"{mean:.1f}" for mean in means)
+            lines.append(f"| {family} | {n} | {cells} | {percent(covered[family, n])} |")
+        cells = " | ".join(f"{ratio:.2f}x" for ratio in np.mean(ratios, axis=0))
+        lines.append(f"| mean ratio | {n} | {cells} | |")
+    return table(f"| family | labels | {' | '.join(METHODS)} | covered |", lines)
+
+
+def sequence_table(found: dict[str, list[Judged]]) -> str:
+    """Verdicts as labels are added one by one, two models of each family."""
+    lines = []
+    for family, group in found.items():
+        for one in (group[0], group[len(group) // 2]):
+            logits = one.case.logits.astype(np.float64)
+            priors = priors_of(one.calibration.estimates, logits)
+            rows = rows_to_label(logits, min(200, len(logits)))
+            verdicts = []
+            more = []
+            for n in range(10, len(rows) + 1):
+                sample = LabelSample(rows[:n], one.case.labels[rows[:n]])
+                with patch.object(refinement, "calibration_error", return_value=None):  # slow
+                    measured = refine(logits, sample, priors=priors)[1]
+                verdicts.append(measured.verdict)
+                more.append(measured.more_labels)
+            changes = sum(a != b for a, b in pairwise(verdicts))
+            least = min((each for each in more if each is not None), default=0)
+            lines.append(
+                f"| {family} | {one.case.task} | {verdicts[0]} | {verdicts[-1]} | {changes} | {least} |"
+            )
+    head = "| family | model | at 10 labels | at 200 | changes | fewest further labels asked for |"
+    return table(head, lines)
+
+
+def demo_table(run: Path) -> str:
+    """The demo's adapted model: no labels, and five draws of 20, 50 and 100."""
+    from pseudocal.app.run import Run
+
+    stored = Run.open(run)
+    logits = np.array(stored.logits, dtype=np.float64)
+    truth = (run.parent / "ground_truth.csv").read_text().splitlines()[1:]
+    labels = np.array([int(line.rpartition(",")[2]) for line in truth])
+    calibration = stored.calibration()
+    lines = [
+        f"| 0 | {error(logits, labels, calibration.temperature):.1f} | {calibration.verdict} |"
+    ]
+    for n in (20, 50, 100):
+        errors = []
+        verdicts = []
+        for seed in range(5):
+            rows = rows_to_label(logits, n, seed=seed)
+            rest = np.setdiff1d(np.arange(len(labels)), rows)
+            given = LabelSample(rows, labels[rows], seed=seed)
+            refined_one = calibration.refined(logits, given)
+            errors.append(error(logits[rest], labels[rest], refined_one.temperature))
+            verdicts.append(str(refined_one.verdict))
+        each = ", ".join(f"{value:.1f}" for value in errors)
+        lines.append(f"| {n} | {np.mean(errors):.1f} ({each}) | {', '.join(verdicts)} |")
+    return table("| labels | ECE | verdicts |", lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, required=True, help="a folder of data files")
     parser.add_argument("--bank", type=Path, help="a folder that trust_bank.py filled")
+    parser.add_argument("--sequences", action="store_true", help="add labels one by one")
+    parser.add_argument("--demo", type=Path, help="a run of the demo, such as demo-output/mcc")
     parser.add_argument("--skip-two-classes", action="store_true")
     parser.add_argument("--held-out", action="store_true", help="look at the held-out families")
     args = parser.parse_args()
@@ -332,8 +460,13 @@ def main() -> None:
             ("The estimate", estimate_table),
             ("What is exported without labels", exported_table),
             ("Verdicts without labels", verdict_table),
+            ("With labels", labels_table),
         ):
             print(f"## {title}", each(found), sep="\n\n", end="\n\n", flush=True)
+        if args.sequences:
+            print("## Labels one by one", sequence_table(found), sep="\n\n", end="\n\n", flush=True)
+    if args.demo is not None:
+        print("## The demo", demo_table(args.demo), sep="\n\n", end="\n\n", flush=True)
     if not args.skip_two_classes:
         if args.held_out:
             opened("two classes: gas drift")

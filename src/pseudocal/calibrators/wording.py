@@ -326,8 +326,8 @@ TEMPLATES: dict[ReasonCode, str] = {
         "{gap_before:points} to {gap_after:points} points."
     ),
     ReasonCode.LABELS_HELD_BACK: (
-        "T was held back to {temperature:.3g}, where the measured gap is no larger than without "
-        "calibration."
+        "T was held back to {temperature:.3g}, where the measured gap is at most 3 points larger "
+        "than without calibration."
     ),
     ReasonCode.LABELS_ENOUGH: (
         "You can stop labelling: more labels would hardly change this verdict."
