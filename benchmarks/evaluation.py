@@ -15,7 +15,7 @@ import argparse
 import math
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -29,7 +29,7 @@ from pseudocal import LabelSample, PseudoCal, Surrogate, fit_temperature, rows_t
 from pseudocal.arrays import Labelled
 from pseudocal.batches import Batch
 from pseudocal.calibrators import Calibration, refinement
-from pseudocal.calibrators.agreement import Suspects
+from pseudocal.calibrators.agreement import DIFFERENT, Suspects
 from pseudocal.calibrators.confidence import match_confidence
 from pseudocal.calibrators.evidence import Step, count_opinions
 from pseudocal.calibrators.posterior import Prior
@@ -266,6 +266,35 @@ def summary(group: list[Judged]) -> list[float]:
     return [*means, means[2] / means[3], *worse]
 
 
+def surrogate_table(found: dict[str, list[Judged]]) -> str:
+    """Error and ECE of agreement, of the surrogate beside it, and of two ways to combine them."""
+    rules: dict[str, Callable[[float, float], float]] = {
+        "a": lambda a, b: a,
+        "b": lambda a, b: b,
+        "(a + b) / 2": lambda a, b: (a + b) / 2,
+        "(a + b) / 2 where they differ by more than 0.2": lambda a, b: (
+            (a + b) / 2 if abs(a - b) > DIFFERENT else a
+        ),
+    }
+    rows = []
+    for name, rule in rules.items():
+        means = []
+        for group in found.values():
+            scores = []
+            for one in group:
+                logits = one.case.logits.astype(np.float64)
+                b = one.trust.evidence.get("surrogate accuracy", one.agreement)
+                accuracy = rule(one.agreement, b)
+                temperature = match_confidence(logits, accuracy).temperature
+                off = 100 * abs(accuracy - one.accuracy)
+                scores.append((off, error(logits, one.case.labels, temperature)))
+            means.append(np.mean(scores, axis=0))
+        cells = " | ".join(f"{off:.1f}, {ece_of:.1f}" for off, ece_of in means)
+        off, ece_of = np.mean(means, axis=0)
+        rows.append(f"| {name} | {cells} | {off:.1f}, {ece_of:.1f} |")
+    return table(f"| estimate | {' | '.join(found)} | mean |", rows)
+
+
 def exported_table(found: dict[str, list[Judged]]) -> str:
     """The ECE of what a user ends up with."""
     rows = []
@@ -461,6 +490,7 @@ def main() -> None:
             ("What is exported without labels", exported_table),
             ("Verdicts without labels", verdict_table),
             ("With labels", labels_table),
+            ("A surrogate beside a second model", surrogate_table),
         ):
             print(f"## {title}", each(found), sep="\n\n", end="\n\n", flush=True)
         if args.sequences:
