@@ -129,7 +129,7 @@ def _temperature_line(result: Result) -> str:
     if fit.refused is not None:
         return f"T = 1 (fitted {fit.refused:.3f}, rejected); model unchanged"
     if result.report.unfitted:
-        return "T = 1 (nothing fitted); model unchanged"
+        return "T = 1 (nothing applied); model unchanged"
     low = "inf" if fit.low is None else f"{fit.low:.3f}"
     high = "inf" if fit.high is None else f"{fit.high:.3f}"
     level = "95%" if result.report.labels is None else "90%"

@@ -117,7 +117,8 @@ def calibrate_by_name(name: str, material: Material, **settings: Any) -> Correct
 def _pseudocal(
     model: Any, target_inputs: Any, *, batch_size: int = DEFAULT_BATCH_SIZE, **settings: Any
 ) -> Calibration:
-    return PseudoCal(**settings).fit(model, target_inputs, batch_size=batch_size)
+    method = PseudoCal(**{"estimator": "mixup"} | settings)
+    return method.fit(model, target_inputs, batch_size=batch_size)
 
 
 def _cpcs(

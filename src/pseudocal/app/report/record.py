@@ -227,9 +227,11 @@ class Report:
 
     @property
     def unfitted(self) -> bool:
-        """Whether nothing was fitted: inputs that cannot be mixed, like texts, and no labels."""
+        """Whether T = 1 without labels: inputs that cannot be mixed, like texts, or two classes."""
         fit = self.calibration
-        return fit.mixup_samples == 0 and fit.temperature == 1 and self.labels is None
+        found = fit.mixup_samples > 0 or fit.temperature != 1
+        fitted = found and self.settings.get("estimator") != "none"
+        return not fitted and self.labels is None
 
     @property
     def unchanged(self) -> bool:

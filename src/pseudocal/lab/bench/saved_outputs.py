@@ -207,7 +207,7 @@ def _calibration(
     if name == "pseudocal":
         if mixup_samples is None:
             return None
-        method = PseudoCal(epochs=1)
+        method = PseudoCal(epochs=1, estimator="mixup")
         real = np.asarray(material.target_logits)
         return method.conclude(saved_evidence(method, real, mixup_samples))
     compared = find_compared(name)

@@ -39,7 +39,7 @@ FITS: dict[
         pixel_rows(model, _batches(source_val), pixels_per_image=pixels, seed=seed)
     ),
     "pseudocal": lambda model, source_val, target, pixels, seed: PseudoCal(
-        pixels_per_image=pixels, seed=seed, epochs=1
+        pixels_per_image=pixels, seed=seed, epochs=1, estimator="mixup"
     ).fit(model, _inputs(target)),
 }
 SEGMENTATION_CALIBRATORS = ("none", "tempscal", "ensemble", "pseudocal", "oracle")
