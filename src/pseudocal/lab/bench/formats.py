@@ -69,17 +69,21 @@ def latex(table: Table) -> str:
         ]
         for name, cells in table.rows
     ]
-    body = [" & ".join(row) + r" \\" for row in rows]
+    return _tabular(head, rows)
+
+
+def _tabular(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     columns = "l" + "r" * (len(head) - 1)
     lines = [
         rf"\begin{{tabular}}{{{columns}}}",
         r"\hline",
         " & ".join(head) + r" \\",
         r"\hline",
-        *body,
+        *(" & ".join(row) + r" \\" for row in rows),
         r"\hline",
+        r"\end{tabular}",
     ]
-    return "\n".join([*lines, r"\end{tabular}"])
+    return "\n".join(lines)
 
 
 def comma_separated(table: Table) -> str:
@@ -108,8 +112,8 @@ FORMATS: dict[str, Callable[[Table], str]] = {
 }
 
 
-def comparisons(found: Sequence[Comparison]) -> str:
-    """Compare PseudoCal with each baseline, in Markdown.
+def comparisons(found: Sequence[Comparison], form: str = "md") -> str:
+    """Compare PseudoCal with each baseline, in Markdown or LaTeX.
 
     The tasks it is better on, and the p-value of the paired test.
 
@@ -128,11 +132,15 @@ def comparisons(found: Sequence[Comparison]) -> str:
         for baseline in unique(each.baseline for each in found)
     ]
     head = ["PseudoCal against", *where]
+    if form == "latex":
+        return _tabular([_escaped(text) for text in head], [[*map(_escaped, row)] for row in rows])
     return "\n".join([_line(head), _rule(len(head)), *map(_line, rows)])
 
 
 def saved_scores(found: Sequence[SavedScore], form: str = "md") -> str:
-    """Format the scores of calibrators on saved outputs, as Markdown or as CSV in full precision.
+    """Format the scores of calibrators on saved outputs, as Markdown, LaTeX or CSV.
+
+    CSV is in full precision.
 
     Calibrators that failed have no row.
 
@@ -170,6 +178,8 @@ def saved_scores(found: Sequence[SavedScore], form: str = "md") -> str:
         ]
         for each in found
     ]
+    if form == "latex":
+        return _tabular([*map(_escaped, head)], [[*map(_escaped, row)] for row in rows])
     return "\n".join([_line(head), _rule(len(head)), *map(_line, rows)])
 
 
@@ -222,6 +232,7 @@ def _escaped(text: str) -> str:
         .replace("%", r"\%")
         .replace("_", r"\_")
         .replace("λ", r"$\lambda$")
+        .replace(" < ", " $<$ ")
     )
 
 

@@ -126,6 +126,11 @@ def _table(
     rows = [
         (find_compared(name).title, _marked(name, cells, ranked, SIGN[metric])) for name in names
     ]
+    if metric == "correspondence":
+        with_chance = {record.calibrator for record in records if record.chance is not None}
+        for name in [name for name in names if name in with_chance]:
+            row = [_cell(records, name, "chance", groups, {}) for groups in columns.values()]
+            rows.append((f"{find_compared(name).title}, chance level", tuple(row)))
     if metric == "ece" and "none" in names:
         for name, skill in SKILLS.items():
             if all(getattr(record, skill) is not None for record in records):
