@@ -143,7 +143,7 @@ class TestTransCal:
         assert found[2.0].temperature == default.temperature
         assert abs(found[1.2].temperature - found[8.0].temperature) > 0.01
         assert found[8.0].settings["start"] == 8.0
-        with pytest.raises(InputError, match="expected a start of at least 1, got 0.5"):
+        with pytest.raises(InputError, match=r"expected a start of at least 1, got 0\.5"):
             transcal(source, weights, source.logits, start=0.5)
 
     @pytest.mark.parametrize("bias", [True, False])

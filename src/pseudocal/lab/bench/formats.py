@@ -9,7 +9,7 @@ from pseudocal.app.inputs.tables import csv_cell
 from pseudocal.lab.bench.calibrators import find_compared
 from pseudocal.lab.bench.records import unique
 from pseudocal.lab.bench.saved_outputs import SavedScore
-from pseudocal.lab.bench.tables import SKILLS, Comparison, Table, TableCell
+from pseudocal.lab.bench.tables import RESOLUTION, SKILLS, Comparison, Table, TableCell
 
 NO_DEVIATION = 1e-6  # a standard deviation of results that are the same but for rounding
 PERCENT = {"ece", "accuracy", "miou", "correspondence"}
@@ -95,7 +95,7 @@ def comma_separated(table: Table) -> str:
         ",".join(map(csv_cell, ["table", "calibrator", "column", "metric", "mean", "sd", "paper"]))
     ]
     for name, cells in table.rows:
-        metric = SKILLS.get(name, table.metric)
+        metric = {**SKILLS, RESOLUTION: "resolution"}.get(name, table.metric)
         for column, cell in zip(table.columns, cells, strict=True):
             values = ["" if math.isnan(v) else repr(v) for v in (cell.mean, cell.sd, cell.paper)]
             lines.append(",".join([*map(csv_cell, [table.title, name, column, metric]), *values]))

@@ -27,6 +27,7 @@ class Record:
     miou: float | None = None  # segmentation only
     correspondence: float | None = None  # of calibrators that fit to mixup's mixup samples
     chance: float | None = None  # the correspondence of independent mistakes
+    resolution: float | None = None  # the ECE of a perfectly calibrated model with these bins
     seconds: float | None = None  # of CPU, to make its mixup samples and to fit
     repeat: int = 0  # the number of the repetition
 

@@ -23,6 +23,8 @@ By = Literal["overall", "target", "task"]
 TaskGroups = list[list[Task]]
 # Metrics of the uncalibrated models, below the table of ECE.
 SKILLS = {"Accuracy": "accuracy", "mIoU": "miou"}
+# The ECE that chance alone leaves to a calibrated model, with the oracle's confidences.
+RESOLUTION = "Perfectly calibrated, by chance"
 SIGN = {"ece": 1, "nll": 1, "brier": 1, "miou": -1, "correspondence": -1}  # the larger, the better
 
 
@@ -137,6 +139,11 @@ def _table(
                 paper = published(suite.tasks, skill)
                 row = [_cell(records, "none", skill, groups, paper) for groups in columns.values()]
                 rows.append((name, tuple(row)))
+    if metric == "ece" and any(
+        record.calibrator == "oracle" and record.resolution is not None for record in records
+    ):
+        row = [_cell(records, "oracle", "resolution", groups, {}) for groups in columns.values()]
+        rows.append((RESOLUTION, tuple(row)))
     return Table(title, metric, tuple(columns), tuple(rows))
 
 

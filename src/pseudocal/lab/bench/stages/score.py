@@ -12,6 +12,7 @@ from pseudocal.arrays import Logits
 from pseudocal.calibrators import Calibration, ensemble
 from pseudocal.files import save_json
 from pseudocal.lab.adapt.tensors import save_arrays
+from pseudocal.lab.analyses import calibrated_ece, chance_correspondence
 from pseudocal.lab.bench.calibrators import find_compared
 from pseudocal.lab.bench.segmentation_tasks import target_scenes
 from pseudocal.lab.bench.stages.calibrate import (
@@ -135,9 +136,11 @@ def score_fitted(task: Task, name: str, fitted: Fitted, store: Store) -> Scored:
     else:
         corrected = fitted(logits)
     outcomes = Outcomes.from_logits(corrected, labels)
+    reliability = Reliability.of(outcomes)
     metrics = {key: metric(outcomes) for key, metric in CLASSIFIER_METRICS.items()}
+    metrics["resolution"] = calibrated_ece(reliability)
     metrics |= _correspondence(folder / "mixup" / f"{name}.npz", logits, labels)
-    return Scored(metrics, _temperature(fitted), Reliability.of(outcomes))
+    return Scored(metrics, _temperature(fitted), reliability)
 
 
 def _correspondence(path: Path, logits: Logits, labels: NDArray[Any]) -> dict[str, float]:
@@ -157,7 +160,7 @@ def _correspondence(path: Path, logits: Logits, labels: NDArray[Any]) -> dict[st
     rate_mixed = float(np.mean(right_mixed))
     return {
         "correspondence": float(np.mean(right == right_mixed)),
-        "chance": rate * rate_mixed + (1 - rate) * (1 - rate_mixed),
+        "chance": chance_correspondence(rate, rate_mixed),
     }
 
 
