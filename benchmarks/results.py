@@ -14,7 +14,7 @@ import argparse
 import os
 import platform
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -99,14 +99,13 @@ def main() -> None:
     suites = [store.load_suite(name) for name in names]
     parts = [preface(store, suites), *(section(suite, store) for suite in suites)]
     write_page("\n\n".join(parts) + "\n")
-    write_readme(suites[names.index("emoji")], store)
 
 
 def write_page(page: str) -> None:
-    """Write the page with its summary, and the paragraph of the README."""
+    """Write the page with its summary, and what the README says of it."""
     page = with_summary(page)
     PAGE.write_text(page)
-    write_story(page)
+    write_readme(page)
 
 
 def run_suites(store: Store, workers: int) -> None:
@@ -424,18 +423,22 @@ def summary(page: str) -> str:
 
 def _row_of(name: str, found: dict[str, PageTable]) -> str:
     table = found[ECE_TABLE]
-    columns = [
-        column for column in table.rows["Accuracy"] if column not in ("average", "CPU s a task")
-    ]
-    accuracies = [table.value("Accuracy", column) for column in columns]
     cells = [
         f"`{name}`",
-        _range(accuracies),
+        _range(_accuracies(table)),
         *(f"{table.value(row):.2f}" for row in ("No calibration", "PseudoCal", "Oracle")),
         _wins(found, "No calibration"),
         _wins(found, "TransCal, as released"),
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _accuracies(table: PageTable) -> list[float]:
+    """The mean accuracy of the models of each method."""
+    other = ("average", "CPU s a task")
+    return [
+        table.value("Accuracy", column) for column in table.rows["Accuracy"] if column not in other
+    ]
 
 
 def _row_of_paper() -> str:
@@ -531,28 +534,21 @@ def _about_starts(table: PageTable) -> str:
 # ------------------------------------------------------------------------------ readme
 
 
-def write_readme(suite: Suite, store: Store) -> None:
-    """Put some rows of the table into the README, between its two marks."""
-    (table,) = tables(suite, read_records(suite, store))
-    short = replace(table, rows=tuple(row for row in table.rows if row[0] in IN_README))
-    _between(MARK, markdown(short))
-
-
-def write_story(page: str) -> None:
-    """Put a paragraph on the regime and on TransCal into the README, between its two marks."""
+def write_readme(page: str) -> None:
+    """Put some rows of the table of `emoji`, its regime and TransCal into the README."""
+    text = page.split("\n## emoji\n")[1]
+    table = text[text.index(f"| {ECE_TABLE} |") :].split("\n\n")[0].splitlines()
+    rows = [line for line in table[2:] if line.split(" | ")[0].strip("| ") in IN_README]
+    _between(MARK, "\n".join([*table[:2], *rows]))
     found = page_tables(page)["emoji"]
-    accuracies = [
-        found[ECE_TABLE].value("Accuracy", column)
-        for column in found[ECE_TABLE].rows["Accuracy"]
-        if column not in ("average", "CPU s a task")
-    ]
     paper = np.mean(list(published_cells("Accuracy", "accuracy").values()))
     counts = _lower(published_cells("PseudoCal"), published_cells("TransCal"))
     _between(
         STORY,
-        f"These models, with 52 classes, are right on {_range(accuracies)}% of the target; those of the paper on "
-        f"{paper:.0f}% in the mean. In the paper PseudoCal has a\nlower ECE than TransCal on {counts} tasks, in `emoji` "
-        f"on {_wins(found, 'TransCal, as released')}: [why these disagree](docs/results.md#pseudocal-and-transcal).",
+        f"These models, with 52 classes, are right on {_range(_accuracies(found[ECE_TABLE]))}% of the target; those of "
+        f"the paper on {paper:.0f}% in the mean. In the paper PseudoCal has a\nlower ECE than TransCal on {counts} "
+        f"tasks, in `emoji` on {_wins(found, 'TransCal, as released')}: "
+        "[why these disagree](docs/results.md#pseudocal-and-transcal).",
     )
 
 
