@@ -42,7 +42,8 @@ def test_a_copy_of_pseudocal_by_the_docs_equals_pseudocal(emoji):
     for task in suite.tasks:
         scores = store.scores(task)
         for key in ("ece", "nll", "brier", "accuracy", "temperature"):
-            assert scores["mine"][key] == pytest.approx(scores["pseudocal"][key], rel=1e-6)
+            # float32 features of other batches differ in their last digits
+            assert scores["mine"][key] == pytest.approx(scores["pseudocal"][key], rel=0, abs=1e-6)
 
 
 def test_the_bank_has_the_scores_of_the_run(emoji, plugin, tmp_path):
