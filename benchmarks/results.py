@@ -380,6 +380,7 @@ def with_summary(page: str) -> str:
 ECE_TABLE = "ECE, mean over targets, %"
 TESTS = "PseudoCal against"
 CONSTANT = "Constant, T = 2"
+RELEASED = "TransCal, as released"
 NOTES = [
     "Cells are means over targets, each the mean over its tasks; ± is the standard deviation of that mean over "
     "runs: seeds, times repetitions of the calibration. The ensembles of three seeds are one and the same, so "
@@ -428,7 +429,7 @@ def _row_of(name: str, found: dict[str, PageTable]) -> str:
         _range(_accuracies(table)),
         *(f"{table.value(row):.2f}" for row in ("No calibration", "PseudoCal", "Oracle")),
         _wins(found, "No calibration"),
-        _wins(found, "TransCal, as released"),
+        _wins(found, RELEASED),
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -483,52 +484,47 @@ def transcal(
     suites: dict[str, dict[str, PageTable]], starts: dict[str, PageTable] | None
 ) -> list[str]:
     """How PseudoCal and TransCal compare in the paper and here, and why."""
-    title = "TransCal, as released"
-    counts = [
-        f"in `{name}` on {_wins(found, title)}"
-        for name, found in suites.items()
-        if title in found[TESTS].rows
-    ]
+    compared = {name: found for name, found in suites.items() if RELEASED in found[TESTS].rows}
+    counts = [f"in `{name}` on {_wins(found, RELEASED)}" for name, found in compared.items()]
+    fixed = [f"in `{name}` on {_wins(found, 'TransCal')}" for name, found in compared.items()]
     paper = _lower(published_cells("PseudoCal"), published_cells("TransCal"))
     said = [
         "### PseudoCal and TransCal",
         f"In the paper, PseudoCal has a lower ECE than TransCal on {paper} tasks; {', '.join(counts)}. These results "
-        "disagree. One likely reason is the regime: where the models are mostly wrong, their consistent mistakes "
-        "count as right on mixup samples, and PseudoCal's temperature is too low. TransCal estimates the error from "
-        "labelled source data instead.",
+        "disagree. Two things matter, the regime and where the search of TransCal starts. Where models are mostly "
+        "wrong, their consistent mistakes count as right on mixup samples, so PseudoCal's temperature is too low; "
+        "TransCal estimates the error from labelled source data instead.",
+        "The released code of TransCal looks for T and an exponent that solve one equation. Every exponent does so with "
+        "its own T, so the result depends on where the search starts, T = 2. With a fixed exponent, which has one "
+        f"solution, the counts are: {', '.join(fixed)}.",
     ]
     if starts is not None:
-        said.append(_about_starts(starts[ECE_TABLE]))
+        said += _about_starts(starts[ECE_TABLE])
     return said
 
 
-def _about_starts(table: PageTable) -> str:
+def _about_starts(table: PageTable) -> list[str]:
     """How far the result of TransCal depends on where its search starts."""
-    rows = {"2.0": "TransCal, as released"}
+    rows = {"2.0": RELEASED}
     for row in table.rows:
-        if row.startswith("TransCal, as released, start "):
+        if row.startswith(f"{RELEASED}, start "):
             rows[row.split()[-1]] = row
     starts = sorted(rows, key=float)
-    sentences = [
-        "Another reason is the search of the released code. It looks for T and an exponent that solve one equation, "
-        "which every exponent does with its own T, so the result depends on where the search starts: at T = 2. "
-        f"The mean ECE from T = {', '.join(starts)}"
-    ]
-    for method in ("mcc", "bnm"):
-        own = table.value("PseudoCal", method)
-        found = [table.value(rows[start], method) for start in starts]
+    lines = []
+    for column in table.rows["PseudoCal"]:
+        if column in ("average", "CPU s a task"):
+            continue
+        own = table.value("PseudoCal", column)
+        found = [table.value(rows[start], column) for start in starts]
         better = sum(value < own for value in found)
         values = ", ".join(f"{value:.2f}" for value in found)
-        sentences.append(
-            f"after {method.upper()} is {values}: lower than PseudoCal's {own:.2f} from {better} of {len(found)} starts"
+        lines.append(
+            f"- {column}: {values}. Lower than PseudoCal's {own:.2f} from {better} of {len(found)} starts."
         )
-    fixed = ", ".join(
-        f"{table.value('TransCal', method):.2f} after {method.upper()}" for method in ("mcc", "bnm")
-    )
-    return (
-        f"{sentences[0]} {sentences[1]}; {sentences[2]}. TransCal with a fixed exponent, which has one solution, has "
-        f"{fixed} ([`transcal-starts`](#transcal-starts))."
-    )
+    return [
+        f"The mean ECE of the released version from T = {', '.join(starts)} ([table](#transcal-starts), one seed):",
+        "\n".join(lines),
+    ]
 
 
 # ------------------------------------------------------------------------------ readme
@@ -540,16 +536,36 @@ def write_readme(page: str) -> None:
     table = text[text.index(f"| {ECE_TABLE} |") :].split("\n\n")[0].splitlines()
     rows = [line for line in table[2:] if line.split(" | ")[0].strip("| ") in IN_README]
     _between(MARK, "\n".join([*table[:2], *rows]))
-    found = page_tables(page)["emoji"]
+    _between(STORY, regimes(page_tables(page)))
+
+
+def regimes(sections: dict[str, dict[str, PageTable]]) -> str:
+    """What the README says of the regimes and of TransCal."""
     paper = np.mean(list(published_cells("Accuracy", "accuracy").values()))
-    counts = _lower(published_cells("PseudoCal"), published_cells("TransCal"))
-    _between(
-        STORY,
-        f"These models, with 52 classes, are right on {_range(_accuracies(found[ECE_TABLE]))}% of the target; those of "
-        f"the paper on {paper:.0f}% in the mean. In the paper PseudoCal has a\nlower ECE than TransCal on {counts} "
-        f"tasks, in `emoji` on {_wins(found, 'TransCal, as released')}: "
-        "[why these disagree](docs/results.md#pseudocal-and-transcal).",
+    counts = [
+        f"in the paper PseudoCal has a lower ECE than TransCal on "
+        f"{_lower(published_cells('PseudoCal'), published_cells('TransCal'))} tasks"
+    ]
+    lines = [f"The models of the paper are right on {paper:.0f}% of the target in the mean."]
+    for name, classes in (("emoji", 52), ("emoji-groups", 8)):
+        if name not in sections:
+            continue
+        found = sections[name]
+        table = found[ECE_TABLE]
+        accuracy = _range(_accuracies(table))
+        change = (
+            f"{table.value('No calibration', 'mcc'):.1f} to {table.value('PseudoCal', 'mcc'):.1f}"
+        )
+        lines.append(
+            f"In `{name}`, with {classes} classes, they are right on {accuracy}%, and PseudoCal changes the ECE after MCC "
+            f"from {change}."
+        )
+        counts.append(f"in `{name}` on {_wins(found, RELEASED)}")
+    text = ", ".join(counts)
+    lines.append(
+        f"{text[0].upper()}{text[1:]}: [why these disagree](docs/results.md#pseudocal-and-transcal)."
     )
+    return "\n".join(lines)
 
 
 def _between(mark: str, text: str) -> None:

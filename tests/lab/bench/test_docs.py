@@ -124,11 +124,14 @@ def check_orders(page: str) -> int:
 
 def check_counts(page: str, text: str) -> int:
     """Check on how many tasks a text says that PseudoCal beats TransCal."""
-    (paper,) = re.findall(r"lower\sECE than TransCal on (\d+ of \d+) tasks", text)
+    (paper,) = re.findall(r"lower\sECE than TransCal on\s(\d+ of \d+) tasks", text)
     assert paper == wins_in_paper()
-    counts = re.findall(r"in `([\w.-]+)`\s+on (\d+ of \d+)", text)
+    released, _, fixed = text.partition("With a fixed exponent")
+    counts = re.findall(r"in `([\w.-]+)`\s+on (\d+ of \d+)", released)
     for suite, said in counts:
         assert said == wins_in(page, suite, "TransCal, as released"), suite
+    for suite, said in re.findall(r"in `([\w.-]+)`\s+on (\d+ of \d+)", fixed):
+        assert said == wins_in(page, suite, "TransCal"), suite
     return len(counts)
 
 
@@ -144,13 +147,15 @@ def test_counts_of_wins_in_prose_are_those_of_the_tables():
 
 def test_what_is_said_of_the_starts_of_transcal_is_in_the_tables():
     page = results()
-    (starts,) = re.findall(r"The mean ECE from T = ([\d., ]+) after", page)
+    (starts,) = re.findall(r"of the released version from T = ([\d., ]+) \(", page)
     said = re.findall(
-        r"after (MCC|BNM) is ([\d., ]+): lower than PseudoCal's ([\d.]+) from (\d) of (\d)", page
+        r"^- (\w+, [\w-]+): ([\d., ]+)\. Lower than PseudoCal's ([\d.]+) from (\d) of (\d) starts",
+        page,
+        re.MULTILINE,
     )
-    assert [method for method, *_ in said] == ["MCC", "BNM"]
-    for method, values, own, better, total in said:
-        ece = ece_of(page, "transcal-starts", method.lower())
+    assert {column for column, *_ in said} >= {"mcc, emoji", "bnm, emoji"}
+    for column, values, own, better, total in said:
+        ece = ece_of(page, "transcal-starts", column)
         found = []
         for start in starts.split(", "):
             name = "TransCal, as released" + ("" if start == "2.0" else f", start {start}")
@@ -158,6 +163,19 @@ def test_what_is_said_of_the_starts_of_transcal_is_in_the_tables():
         assert [float(value) for value in values.split(", ")] == found
         assert float(own) == ece["PseudoCal"]
         assert (int(better), int(total)) == (sum(v < ece["PseudoCal"] for v in found), len(found))
+
+
+def test_changes_in_the_readme_are_those_of_the_tables():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    said = re.findall(
+        r"In `([\w-]+)`, with \d+ classes, .* changes the ECE after MCC\s+from ([\d.]+) to ([\d.]+)\.",
+        text,
+    )
+    assert len(said) >= 1
+    for suite, before, after in said:
+        ece = ece_of(results(), suite, "mcc")
+        assert float(before) == pytest.approx(ece["No calibration"], abs=0.0501)
+        assert float(after) == pytest.approx(ece["PseudoCal"], abs=0.0501)
 
 
 def test_a_changed_table_is_noticed():
