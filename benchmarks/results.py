@@ -14,7 +14,7 @@ import argparse
 import os
 import platform
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -177,7 +177,9 @@ def _processor() -> str:
 
 
 def section(suite: Suite, store: Store) -> str:
-    """The tables, figures and losses of a suite."""
+    """The tables, figures and losses of a suite; tasks that were not run are named."""
+    waiting = [task for task in suite.tasks if not store.scores(task)]
+    suite = replace(suite, tasks=tuple(task for task in suite.tasks if task not in waiting))
     records = read_records(suite, store)
     parts = [
         f"## {suite.name}",
@@ -204,6 +206,9 @@ def section(suite: Suite, store: Store) -> str:
     parts += figures(suite, store)
     missing = missing_scores(suite, store)
     parts += ["Missing: " + "; ".join(missing) + "."] if missing else []
+    if waiting:
+        methods = ", ".join(unique(task.method for task in waiting))
+        parts.append(f"Not run yet: {len(waiting)} tasks ({methods}).")
     return "\n\n".join(parts)
 
 
@@ -220,16 +225,14 @@ def _size(records: list[Record], suite: Suite) -> str:
 
 def regime(suite: Suite, records: list[Record], store: Store) -> str:
     """How hard the task is: the number of classes and the accuracy of the models."""
-    by_method = [
-        100 * float(np.mean([r.accuracy for r in records if r.task.method == method]))
-        for method in unique(record.task.method for record in records)
-    ]
+    table = tables(suite, records)[0]
+    accuracies = [100 * cell.mean for cell in dict(table.rows)["Accuracy"][:-1]]
     classes = ""
     if not suite.tasks[0].segments:
         logits = load_arrays(store.folder(suite.tasks[0]) / "target.npz")["logits"]
         classes = f"{logits.shape[1]} classes; "
     return (
-        f"Regime: {classes}the models are right on {_range(by_method)}% of the target, by method."
+        f"Regime: {classes}the models are right on {_range(accuracies)}% of the target, by method."
     )
 
 
