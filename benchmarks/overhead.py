@@ -63,9 +63,8 @@ def main() -> None:
                 model(x)
         passes.append(time.perf_counter() - start)
     ratio = np.median(np.array(whole) / np.array(passes))
-    print(
-        f"\nPseudoCal on a ResNet-18, {IMAGES} images of 64 x 64, {calibration.counts['mixup']} mixup samples"
-    )
+    mixed = calibration.counts["mixup_samples"]
+    print(f"\nPseudoCal on a ResNet-18, {IMAGES} images of 64 x 64, {mixed} mixup samples")
     print(
         f"whole {np.median(whole):.2f} s, its forward passes alone {np.median(passes):.2f} s, ratio {ratio:.3f}"
     )

@@ -130,13 +130,16 @@ def is_mapped(array: NDArray[Any]) -> bool:
 def picked(array: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
     """The selected rows, in ascending order.
 
-    A memory map is read a few rows at a time: each maps up to megabytes.
+    A memory map is read a few rows at a time: each maps up to megabytes. `take` is faster than an
+    index, but would first copy the whole of an array that is not contiguous.
 
     >>> picked(np.array([10, 20, 30]), np.array([0, 2]))
     array([10, 30])
     """
+    if not array.flags.c_contiguous:
+        return array[rows]
     if not is_mapped(array) or len(rows) == 0:
-        return array.take(rows, axis=0)  # faster than an index
+        return array.take(rows, axis=0)
     parts = []
     for few in np.array_split(rows, -(-len(rows) // PICKED_AT_ONCE)):
         parts.append(np.asarray(array.take(few, axis=0)))

@@ -10,8 +10,8 @@ import scipy.optimize  # noqa: F401  it is imported when first needed, and would
 
 from pseudocal import PseudoCal
 
-MEMORY = 2**24
-ROWS, CLASSES, BATCH = 4000, 1000, 32
+MEMORY = 2**25
+ROWS, CLASSES, BATCH = 12_000, 500, 32
 BATCH_COPIES = 8  # logits of a batch, of its mixup samples and of second opinions, and their copies
 
 
