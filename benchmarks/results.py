@@ -229,8 +229,11 @@ def regime(suite: Suite, records: list[Record], store: Store) -> str:
     accuracies = [100 * cell.mean for cell in dict(table.rows)["Accuracy"][:-1]]
     classes = ""
     if not suite.tasks[0].segments:
-        logits = load_arrays(store.folder(suite.tasks[0]) / "target.npz")["logits"]
-        classes = f"{logits.shape[1]} classes; "
+        first = {task.data: task for task in suite.tasks}.values()  # a task of each data set
+        counts = [
+            str(load_arrays(store.folder(task) / "target.npz")["logits"].shape[1]) for task in first
+        ]
+        classes = f"{' or '.join(counts)} classes; "
     return (
         f"Regime: {classes}the models are right on {_range(accuracies)}% of the target, by method."
     )
