@@ -71,6 +71,12 @@ def test_the_table_of_ece_says_what_chance_leaves_to_a_calibrated_model():
     assert cells(table, title)["mcc"].mean == pytest.approx(0.005)  # half of the oracle's
     rows = list(csv.DictReader(io.StringIO(comma_separated(table))))
     assert {row["metric"] for row in rows if row["calibrator"] == title} == {"resolution"}
+    some = [replace(r, resolution=0.1 if r.task.target == "b" else None) for r in records()]
+    (table,) = tables(SUITE, some, by="target")
+    assert [cells(table, title)[column].mean for column in ("->b", "->c")] == [
+        0.1,
+        pytest.approx(np.nan, nan_ok=True),
+    ]
 
 
 def test_the_table_of_correspondence_has_its_chance_level():

@@ -160,9 +160,10 @@ def _cell(
     """
     by_run: dict[tuple[int, int], dict[Task, float]] = {}
     for record in records:
-        if record.calibrator == name:
+        value = getattr(record, metric)
+        if record.calibrator == name and value is not None:
             values = by_run.setdefault((record.task.seed, record.repeat), {})
-            values[record.task.of_seed(0)] = getattr(record, metric)
+            values[record.task.of_seed(0)] = value
     means = [mean_over_groups(groups, values) for values in by_run.values()]
     whole = [mean for mean in means if not math.isnan(mean)]
     papers = {task: value for (each, task), value in paper.items() if each == name}
