@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import pseudocal
-from pseudocal.app.inputs import Preprocessing, open_inputs
+from pseudocal.app.inputs.preprocessing import Preprocessing
+from pseudocal.app.inputs.sets import open_inputs
 from pseudocal.app.models.onnx import open_onnx
 
 ROUNDS = 3

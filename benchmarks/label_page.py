@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pseudocal.app.report.labelling import ToLabel, write_labelling_page
+from pseudocal.app.labelling import ToLabel, write_labelling_page
 
 FLAGS = [
     "--headless",

@@ -204,14 +204,7 @@ def load_json(path: Path, what: str) -> Any:
 
     """
     if not path.is_file():  # a pipe would never end
-        why = (
-            "a folder"
-            if path.is_dir()
-            else "a pipe or a device"
-            if path.exists()
-            else "no such file"
-        )
-        raise InputError(f"expected {what}, got {path}: {why}")
+        raise InputError(f"expected {what}, got {path}: {what_is_at(path)}")
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -223,6 +216,17 @@ def load_json(path: Path, what: str) -> Any:
         RecursionError,
     ) as error:  # numbers of thousands of digits and deep nesting among them
         raise InputError(f"expected {what}, got {path}, which is not JSON: {error}") from error
+
+
+def what_is_at(path: Path) -> str:
+    """What is there instead of a regular file.
+
+    >>> what_is_at(Path("nowhere.json"))
+    'no such file'
+    """
+    if path.is_dir():
+        return "a folder"
+    return "a pipe or a device" if path.exists() else "no such file"
 
 
 def brief(value: Any) -> str:

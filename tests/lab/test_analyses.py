@@ -9,6 +9,7 @@ from pseudocal.lab.analyses import (
     correspondence,
     factorised_nll,
     lambda_sweep,
+    real_and_pseudo,
 )
 from pseudocal.metrics import Outcomes, Reliability, ece, nll
 
@@ -132,3 +133,25 @@ def test_a_part_without_rows_counts_nothing():
     assert found.nll == found.correct_nll
     with pytest.raises(InputError, match="temperature"):
         factorised_nll([[2.0, 0.0]], [0], [0.0])
+
+
+def test_real_and_pseudo_target(task):
+    """The model is overconfident on both, and less so at PseudoCal's temperature."""
+    model, x, labels = task
+    found = real_and_pseudo(model, x, labels)
+    assert found.real.ece == pytest.approx(
+        Reliability.of(Outcomes.from_logits(model(x), labels)).ece
+    )
+    assert found.pseudo.ece > 0.05
+    assert 0 < found.gap < 0.3
+    temperature = PseudoCal().fit(model, x).temperature
+    calibrated = real_and_pseudo(model, x, labels, temperature=temperature, bins=5)
+    assert len(calibrated.real.count) == 5
+    assert calibrated.real.ece < found.real.ece
+    assert calibrated.pseudo.ece < 0.05
+
+
+def test_the_gap_by_hand():
+    """The first of two rows is right, both mixup samples are: half of the real rows differ."""
+    x = np.array([[9.0, 0.0], [0.0, 9.0]])
+    assert real_and_pseudo(lambda x: x, x, [0, 0], bins=1).gap == 0.5

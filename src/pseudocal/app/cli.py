@@ -24,24 +24,27 @@ from pseudocal.app.job import ImageSettings, Job, Sampling, read_job
 from pseudocal.app.labelling import label as write_labelling_page
 from pseudocal.app.models.files import OutputType
 from pseudocal.app.options import (
-    DATA,
-    IMAGES,
-    METHOD,
-    MODEL,
-    OUTPUT,
-    PERFORMANCE,
-    SAVED,
-    SECOND,
-    TABLES,
+    AsJson,
+    Device,
+    Quiet,
     check_alone,
     cropping,
+    data_option,
     epilog,
     fraction,
+    image_option,
+    method_option,
+    model_option,
     names_in,
     normalisation,
     numbers,
     option,
+    output_option,
+    performance_option,
     resizing,
+    saved_option,
+    second_option,
+    table_option,
     with_address,
     words,
 )
@@ -77,12 +80,7 @@ def command() -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `pseudocal`, turn any error into one line, and return the exit code.
-
-    Args:
-        arguments: the command line without the name of the program; None for that of this process.
-
-    """
+    """Run `pseudocal`, turn any error into one line, and return the exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     for message in EXPECTED:
@@ -136,42 +134,33 @@ app.add_typer(bench, name="bench")
 
 # options that several commands have
 OutputTypeOption = Annotated[
-    OutputType | None, option("--output-type", group=MODEL, help="what the model returns")
+    OutputType | None, model_option("what the model returns", "--output-type")
 ]
 SavedType = Annotated[
-    OutputType | None, option("--output-type", group=SAVED, help="what the file of outputs has")
+    OutputType | None, saved_option("what the file of outputs has", "--output-type")
 ]
-SavedField = Annotated[str | None, option("--field", group=SAVED, help=".npz: the array to use")]
-SavedBinary = Annotated[
-    bool, option("--binary", group=SAVED, help="one number per row, for two classes")
-]
+SavedField = Annotated[str | None, saved_option(".npz: the array to use", "--field")]
+SavedBinary = Annotated[bool, saved_option("one number per row, for two classes", "--binary")]
 SavedInputs = Annotated[
     Path | None,
-    option(
+    saved_option(
+        "the inputs to show, a table or a text file with one input per line",
         "--inputs",
-        group=SAVED,
         metavar="FILE",
-        help="the inputs to show, a table or a text file with one input per line",
     ),
 ]
 SavedOut = Annotated[
     Path | None,
-    option(
-        "--out",
-        "-o",
-        group=SAVED,
-        help="folder for the results (default: the name of the file without its ending)",
+    saved_option(
+        "folder for the results (default: the name of the file without its ending)", "--out", "-o"
     ),
 ]
-Classes = Annotated[
-    Path | None, option("--classes", group=DATA, help="text file of class names, one per line")
-]
+Classes = Annotated[Path | None, data_option("text file of class names, one per line", "--classes")]
 SamplingOption = Annotated[
     Sampling,
-    option(
+    data_option(
+        "how the labelled inputs were drawn: stratified by label, or random",
         "--sampling",
-        group=DATA,
-        help="how the labelled inputs were drawn: stratified by label, or random",
         show_default=True,
     ),
 ]
@@ -179,17 +168,11 @@ TrustPaths = Annotated[
     bool,
     option("--trust-paths", help="read files that OUT names elsewhere, if somebody else wrote OUT"),
 ]
-Device = Annotated[
-    str, option("--device", group=PERFORMANCE, help="cpu, cuda, cuda:1 ...", show_default=True)
-]
-Quiet = Annotated[bool, option("--quiet", "-q", group=OUTPUT, help="print errors only")]
-AsJson = Annotated[bool, option("--json", group=OUTPUT, help="print the result as JSON")]
 ExitCode = Annotated[
     bool,
-    option(
+    output_option(
+        "end with 0: apply, 10: already calibrated (by labels), 11: caution, 12: do not apply",
         "--exit-code",
-        group=OUTPUT,
-        help="end with 0: apply, 10: already calibrated (by labels), 11: caution, 12: do not apply",
     ),
 ]
 RunOrOutputs = Annotated[
@@ -218,7 +201,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, option("--version", callback=_print_version, is_eager=True, help="print the version")
+        bool, option("--version", help="print the version", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Options that come before the name of a command."""
@@ -250,143 +233,100 @@ def calibrate(
     ] = None,
     job_file: Annotated[
         Path | None,
-        option(
-            "--job",
-            group=DATA,
-            metavar="FILE",
-            help="take all settings from a file, such as OUT/job.toml",
-        ),
+        data_option("take all settings from a file, such as OUT/job.toml", "--job", metavar="FILE"),
     ] = None,
     classes: Classes = None,
-    ground_truth: Annotated[
-        Path | None, option(group=DATA, help="true classes, for evaluation only")
-    ] = None,
+    ground_truth: Annotated[Path | None, data_option("true classes, for evaluation only")] = None,
     labels: Annotated[
-        Path | None,
-        option(group=DATA, metavar="FILE", help="a person's labels of inputs chosen by label"),
+        Path | None, data_option("a person's labels of inputs chosen by label", metavar="FILE")
     ] = None,
     sampling: SamplingOption = "stratified",
     max_samples: Annotated[
-        int | None, option(group=DATA, min=2, help="use at most this many inputs, drawn at random")
+        int | None, data_option("use at most this many inputs, drawn at random", min=2)
     ] = None,
     max_bad: Annotated[
-        str,
-        option(group=DATA, help="fraction of inputs that may be unreadable", show_default=True),
+        str, data_option("fraction of inputs that may be unreadable", show_default=True)
     ] = "1%",
     logits_tensor: Annotated[
-        str | None, option(group=MODEL, metavar="NAME", help="ONNX: the output with the logits")
+        str | None, model_option("ONNX: the output with the logits", metavar="NAME")
     ] = None,
     output_type: OutputTypeOption = None,
     binary: Annotated[
-        bool, option("--binary", group=MODEL, help="one number per input, for two classes")
+        bool, model_option("one number per input, for two classes", "--binary")
     ] = False,
     architecture: Annotated[
-        str | None,
-        option(group=MODEL, help="state dicts: resnet34, resnet50, resnet101, vit-b16"),
+        str | None, model_option("state dicts: resnet34, resnet50, resnet101, vit-b16")
     ] = None,
     trust_model: Annotated[
         bool,
-        option(
-            "--trust-model",
-            group=MODEL,
-            help="run code: .pt2 and TorchScript files, and what a job file names",
+        model_option(
+            "run code: .pt2 and TorchScript files, and what a job file names", "--trust-model"
         ),
     ] = False,
-    size: Annotated[
-        str | None, option(group=IMAGES, help="size of the input, 224 or HEIGHTxWIDTH")
-    ] = None,
+    size: Annotated[str | None, image_option("size of the input, 224 or HEIGHTxWIDTH")] = None,
     resize: Annotated[
-        str | None,
-        option(group=IMAGES, metavar="N", help="shorter side before the crop; or: crop, stretch"),
+        str | None, image_option("shorter side before the crop; or: crop, stretch", metavar="N")
     ] = None,
     crop: Annotated[
-        str | None, option(group=IMAGES, help="size of the centre crop, 224 or HEIGHTxWIDTH")
+        str | None, image_option("size of the centre crop, 224 or HEIGHTxWIDTH")
     ] = None,
     crop_pct: Annotated[
-        float | None, option(group=IMAGES, help="fraction left by the crop, as in timm: 0.875")
+        float | None, image_option("fraction left by the crop, as in timm: 0.875")
     ] = None,
     interpolation: Annotated[
-        str | None, option(group=IMAGES, help="bilinear, bicubic, nearest, lanczos ...")
+        str | None, image_option("bilinear, bicubic, nearest, lanczos ...")
     ] = None,
     preprocess: Annotated[
         str | None,
-        option(
-            group=IMAGES,
-            help="imagenet, zero-one, minus-one-one, or MEAN/STD after scaling to 0..1",
-        ),
+        image_option("imagenet, zero-one, minus-one-one, or MEAN/STD after scaling to 0..1"),
     ] = None,
-    mean: Annotated[str | None, option(group=IMAGES, help="0.485,0.456,0.406")] = None,
-    std: Annotated[str | None, option(group=IMAGES, help="0.229,0.224,0.225")] = None,
+    mean: Annotated[str | None, image_option("0.485,0.456,0.406")] = None,
+    std: Annotated[str | None, image_option("0.229,0.224,0.225")] = None,
     layout: Annotated[
-        Literal["nchw", "nhwc"] | None, option(group=IMAGES, help="channels first or last")
+        Literal["nchw", "nhwc"] | None, image_option("channels first or last")
     ] = None,
-    features: Annotated[
-        str | None, option(group=TABLES, metavar="A,B,C", help="the columns to use")
-    ] = None,
+    features: Annotated[str | None, table_option("the columns to use", metavar="A,B,C")] = None,
     text: Annotated[
-        str | None,
-        option(group=TABLES, metavar="COLUMN", help="the column of texts, for a text model"),
+        str | None, table_option("the column of texts, for a text model", metavar="COLUMN")
     ] = None,
-    field: Annotated[
-        str | None, option(group=TABLES, metavar="NAME", help=".npz: the array to use")
-    ] = None,
+    field: Annotated[str | None, table_option(".npz: the array to use", metavar="NAME")] = None,
     estimator: Annotated[
         Literal["auto", "mixup", "agreement"],
-        option(
-            group=METHOD,
-            help="fit T on mixup samples or agreement with MODEL2; auto: agreement if usable",
+        method_option(
+            "fit T on mixup samples or agreement with MODEL2; auto: agreement if usable",
             show_default=True,
         ),
     ] = "auto",
     lam: Annotated[
-        float, option(group=METHOD, help="weight of the larger input", show_default=True)
+        float, method_option("weight of the larger input", show_default=True)
     ] = DEFAULT.lam,
     tolerance: Annotated[
-        float | None, option(group=METHOD, help="stop mixing at this standard error of log T")
+        float | None, method_option("stop mixing at this standard error of log T")
     ] = None,
     predict: Annotated[
-        Literal["all", "seen"], option(group=METHOD, help="inputs to predict after an early stop")
+        Literal["all", "seen"], method_option("inputs to predict after an early stop")
     ] = "all",
     pixels: Annotated[
-        int,
-        option(
-            group=METHOD,
-            min=0,
-            help="segmentation: pixels per image; 0: all",
-            show_default=True,
-        ),
+        int, method_option("segmentation: pixels per image; 0: all", min=0, show_default=True)
     ] = 20_000,
-    seed: Annotated[
-        int, option(group=METHOD, help="random seed", show_default=True)
-    ] = DEFAULT.seed,
+    seed: Annotated[int, method_option("random seed", show_default=True)] = DEFAULT.seed,
     second_opinion: Annotated[
         list[str] | None,
-        option(
-            group=SECOND,
+        second_option(
+            "another model of the same classes, surrogate[:BACKBONE], zero-shot:FOLDER; repeatable",
             metavar="MODEL2",
-            help="another model of the same classes, surrogate[:BACKBONE], zero-shot:FOLDER; "
-            "repeatable",
         ),
     ] = None,
-    second_size: Annotated[
-        str | None, option(group=SECOND, help="size of its images, if different")
-    ] = None,
-    second_preprocess: Annotated[
-        str | None, option(group=SECOND, help="as --preprocess, if different")
-    ] = None,
-    out: Annotated[
-        Path | None, option("--out", "-o", group=OUTPUT, help="folder for the results")
-    ] = None,
+    second_size: Annotated[str | None, second_option("size of its images, if different")] = None,
+    second_preprocess: Annotated[str | None, second_option("as --preprocess, if different")] = None,
+    out: Annotated[Path | None, output_option("folder for the results", "--out", "-o")] = None,
     table: Annotated[
-        Literal["parquet", "csv"] | None,
-        option("--format", group=OUTPUT, help="format of the predictions"),
+        Literal["parquet", "csv"] | None, output_option("format of the predictions", "--format")
     ] = None,
     keep_logits: Annotated[
         bool,
-        option(
-            "--keep-logits/--no-logits",
-            group=OUTPUT,
-            help="save logits in OUT (needed by label and refine)",
+        output_option(
+            "save logits in OUT (needed by label and refine)", "--keep-logits/--no-logits"
         ),
     ] = True,
     quiet: Quiet = False,
@@ -394,29 +334,20 @@ def calibrate(
     exit_code: ExitCode = False,
     batch_size: Annotated[
         int | None,
-        option(
-            group=PERFORMANCE,
-            min=2,
-            help=f"inputs per forward pass (default: {DEFAULT_BATCH_SIZE}; large segmentation models: as "
+        performance_option(
+            f"inputs per forward pass (default: {DEFAULT_BATCH_SIZE}; large segmentation models: as "
             "many as fit in memory)",
+            min=2,
         ),
     ] = None,
     device: Device = "cpu",
     workers: Annotated[
         int,
-        option(
-            group=PERFORMANCE,
-            min=0,
-            help="threads that read inputs, or workers of --ray; 0: one per core",
-        ),
+        performance_option("threads that read inputs, or workers of --ray; 0: one per core", min=0),
     ] = 0,
     ray: Annotated[
         str | None,
-        option(
-            group=PERFORMANCE,
-            metavar="[ADDRESS]",
-            help="run on a Ray cluster, or on a new local one",
-        ),
+        performance_option("run on a Ray cluster, or on a new local one", metavar="[ADDRESS]"),
     ] = None,
 ) -> None:
     """Calibrate MODEL on unlabelled DATA; write a calibrated model, predictions and a report."""
@@ -494,7 +425,7 @@ def _finish(steps: Steps, *, quiet: bool, as_json: bool, exit_code: bool) -> Non
 )
 def label(
     target: RunOrOutputs,
-    n: Annotated[int, option("-n", min=1, help="inputs to label", show_default=True)] = 50,
+    n: Annotated[int, option("-n", help="inputs to label", min=1, show_default=True)] = 50,
     classes: Classes = None,
     trust_paths: TrustPaths = False,
     out: SavedOut = None,
@@ -591,7 +522,7 @@ def evaluate(
         ),
     ],
     calibration: Annotated[
-        Path | None, option(metavar="FILE", help="calibration.json, to score before and after")
+        Path | None, option(help="calibration.json, to score before and after", metavar="FILE")
     ] = None,
     output_type: SavedType = None,
     field: SavedField = None,

@@ -16,26 +16,35 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from pseudocal.app.errors import INPUT
-from pseudocal.app.options import DATA, METHOD, OUTPUT, PERFORMANCE, epilog, option
+from pseudocal.app.options import (
+    AsJson,
+    Device,
+    Quiet,
+    data_option,
+    epilog,
+    method_option,
+    option,
+    output_option,
+    performance_option,
+)
 from pseudocal.app.progress import Stages, announce_building
 from pseudocal.arrays import InputError, cores
-from pseudocal.extras import MissingExtraError, require
+from pseudocal.extras import require
 from pseudocal.files import check_writable
 
 if TYPE_CHECKING:
-    from pseudocal.lab.bench import Suite, Task
+    from pseudocal.lab.bench import Suite
     from pseudocal.lab.bench.records import Record
     from pseudocal.lab.bench.tables import By, TableMetric
 
 DEFAULT_OUT = Path("runs/bench")
 
-Root = Annotated[Path | None, option(group=DATA, help="folder of a benchmark's data")]
-Lists = Annotated[Path | None, option(group=DATA, help="folder of its list files (default: ROOT)")]
+Root = Annotated[Path | None, data_option("folder of a benchmark's data")]
+Lists = Annotated[Path | None, data_option("folder of its list files (default: ROOT)")]
 Prefix = Annotated[
-    str | None,
-    option(group=DATA, metavar="OLD=NEW", help="how paths in lists begin, and begin here"),
+    str | None, data_option("how paths in lists begin, and begin here", metavar="OLD=NEW")
 ]
-Quiet = Annotated[bool, option("--quiet", "-q", group=OUTPUT, help="print errors only")]
+WEIGHTS = method_option("of the backbone: a state dict, folder or hub id, or random")
 
 
 # ------------------------------------------------------------------------------ train
@@ -45,80 +54,62 @@ def train(
     dataset: Annotated[
         str, typer.Argument(help="digits, emoji, office-31, office-home, visda-2017, ...")
     ],
-    source: Annotated[str, option(group=DATA, help="domain with labels")],
-    target: Annotated[str, option(group=DATA, help="domain whose labels training never sees")],
+    source: Annotated[str, data_option("domain with labels")],
+    target: Annotated[str, data_option("domain whose labels training never sees")],
     out: Annotated[
         Path,
-        option(
-            "--out",
-            "-o",
-            group=OUTPUT,
-            help="folder for the model and its outputs; a killed run resumes",
-        ),
+        output_option("folder for the model and its outputs; a killed run resumes", "--out", "-o"),
     ],
     partial: Annotated[
-        bool, option("--partial", group=DATA, help="target with a subset of the classes")
+        bool, data_option("target with a subset of the classes", "--partial")
     ] = False,
     root: Root = None,
     lists: Lists = None,
     prefix: Prefix = None,
     method: Annotated[
-        str,
-        option(
-            group=METHOD, help="source-only, mcc, bnm, cdan, atdoc, shot, ...", show_default=True
-        ),
+        str, method_option("source-only, mcc, bnm, cdan, atdoc, shot, ...", show_default=True)
     ] = "mcc",
     preset: Annotated[
-        str, option(group=METHOD, help="paper or official settings", show_default=True)
-    ] = "paper",
+        str | None, method_option("paper, official, ... (default: the data set's, or paper)")
+    ] = None,
     backbone: Annotated[
-        str | None, option(group=METHOD, help="digits, efficientnet-lite0, resnet50, vit-b16, ...")
+        str | None, method_option("digits, efficientnet-lite0, resnet50, vit-b16, ...")
     ] = None,
-    weights: Annotated[
-        str,
-        option(group=METHOD, help="of the backbone: a state dict, folder or hub id, or random"),
-    ] = "default",
+    weights: Annotated[str, WEIGHTS] = "default",
     frozen: Annotated[
-        bool | None,
-        option("--frozen/--end-to-end", group=METHOD, help="(default: frozen if pretrained)"),
+        bool | None, method_option("(default: frozen if pretrained)", "--frozen/--end-to-end")
     ] = None,
-    iterations: Annotated[
-        int, option(group=METHOD, min=1, help="training steps", show_default=True)
-    ] = 1000,
+    iterations: Annotated[int, method_option("training steps", min=1, show_default=True)] = 1000,
     batch: Annotated[
-        int | None,
-        option(group=METHOD, min=1, help="inputs of each domain per step (default: the preset's)"),
+        int | None, method_option("inputs of each domain per step (default: the preset's)", min=1)
     ] = None,
     lr: Annotated[
-        float | None,
-        option(group=METHOD, help="learning rate at the start (default: the preset's)"),
+        float | None, method_option("learning rate at the start (default: the preset's)")
     ] = None,
-    seed: Annotated[int, option(group=METHOD, help="random seed", show_default=True)] = 0,
+    seed: Annotated[int, method_option("random seed", show_default=True)] = 0,
     evaluate: Annotated[
-        bool,
-        option("--evaluate", group=OUTPUT, help="score on the target's labels, for the record"),
+        bool, output_option("score on the target's labels, for the record", "--evaluate")
     ] = False,
     quiet: Quiet = False,
-    as_json: Annotated[
-        bool, option("--json", group=OUTPUT, help="print the result as JSON")
-    ] = False,
+    as_json: AsJson = False,
     precision: Annotated[
-        Literal["single", "mixed"],
-        option(group=PERFORMANCE, help="mixed: train the backbone in bfloat16"),
+        Literal["single", "mixed", "float16"],
+        performance_option("of training; mixed: bfloat16 where safe"),
     ] = "single",
-    device: Annotated[
-        str, option(group=PERFORMANCE, help="cpu, cuda, cuda:1 ...", show_default=True)
-    ] = "cpu",
+    device: Device = "cpu",
 ) -> None:
     """Train an adapted classifier on the SOURCE and the unlabelled TARGET domain of DATASET."""
-    adapt = _adapt()
+    adapt = require("pseudocal.lab.adapt", "adapt")
     check_writable(out)
     check_device(device)
     changes = _without_none({"batch": batch, "lr": lr})
+    from pseudocal.lab.settings import preset_for
+
+    preset = preset or preset_for(method, dataset)
     chosen = replace(adapt.training.find_preset(method, preset), **changes)
     place = _without_none({"root": root, "lists": lists, "prefix": parse_prefix(prefix)})
     with announce_building(quiet=quiet):
-        domains = _domains(dataset, source, target, partial=partial, **place)
+        source_domain, target_domain = _domains(dataset, source, target, partial=partial, **place)
     if backbone is None:
         backbone = "digits" if dataset == "digits" else "efficientnet-lite0"
     if not quiet and weights != "default":
@@ -132,32 +123,26 @@ def train(
             seed=seed,
             device=device,
             frozen=frozen,
-            mixed=precision == "mixed",
+            precision=precision,
             progress=stages,
-            evaluate=domains[1] if evaluate else None,
+            evaluate=target_domain if evaluate else None,
         )
         trained = adapt.train(
-            domains[0],
-            domains[1].unlabelled(),
+            source_domain,
+            target_domain.unlabelled(),
             settings,
             method=method,
             preset=chosen,
             backbone=adapt.Choice(backbone, weights),
         )
-    result = _training_result(trained)
+    result = {"model": str(trained.out), "target": str(trained.target), "seconds": trained.seconds}
+    if trained.curve:
+        last = trained.curve[-1]
+        result |= {"target_accuracy": 1 - last.error, "target_nll": last.nll}
     if as_json:
         typer.echo(json.dumps(result))
     elif not quiet:
         typer.echo("\n".join(training_lines(result)))
-
-
-def _adapt() -> Any:
-    try:
-        import pseudocal.lab.adapt.training
-        import pseudocal.lab.adapt.weights
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "torch", "adapt") from error
-    return pseudocal.lab.adapt
 
 
 def _domains(
@@ -166,19 +151,9 @@ def _domains(
     """Load the two domains; `place` says where a benchmark is."""
     from pseudocal.lab.data import load, partial_set
 
-    names = dict.fromkeys((source, target))
-    domains = list(load(dataset, *names, **place).values())
-    first = domains[0]
+    domains = list(load(dataset, *dict.fromkeys((source, target)), **place).values())
     last = domains[-1]
-    return first, partial_set(dataset, last) if partial else last
-
-
-def _training_result(trained: Any) -> dict[str, Any]:
-    result = {"model": str(trained.out), "target": str(trained.target), "seconds": trained.seconds}
-    if trained.curve:
-        last = trained.curve[-1]
-        result |= {"target_accuracy": 1 - last.error, "target_nll": last.nll}
-    return result
+    return domains[0], partial_set(dataset, last) if partial else last
 
 
 def training_lines(result: dict[str, Any]) -> list[str]:
@@ -236,10 +211,7 @@ SUITE = Annotated[str, typer.Argument(help="a built-in suite, or a TOML file")]
 OUT = Annotated[Path, option("--out", "-o", help="folder for all results", show_default=True)]
 PLUGIN = Annotated[
     list[str] | None,
-    option(
-        group=METHOD,
-        help="Python file or module that registers calibrators, methods or data sets",
-    ),
+    method_option("Python file or module that registers calibrators, methods or data sets"),
 ]
 QUICK = Annotated[bool, option("--quick", help="three pairs of domains, two methods, one seed")]
 
@@ -261,47 +233,44 @@ def run(
     lists: Lists = None,
     prefix: Prefix = None,
     seeds: Annotated[
-        int | None,
-        option(group=METHOD, min=1, help="number of seeds (default: 1; ensembles train 3)"),
+        int | None, method_option("number of seeds (default: 1; ensembles train 3)", min=1)
     ] = None,
     repeats: Annotated[
-        int | None,
-        option(group=METHOD, min=1, help="calibrations of each model, with new pairs (default: 1)"),
+        int | None, method_option("calibrations of each model, with new pairs (default: 1)", min=1)
     ] = None,
     plugin: PLUGIN = None,
     backbone: Annotated[
-        str | None, option(group=METHOD, help="efficientnet-lite0, resnet50, vit-b16, ...")
+        str | None, method_option("efficientnet-lite0, resnet50, vit-b16, ...")
     ] = None,
-    weights: Annotated[
-        str | None,
-        option(group=METHOD, help="of the backbone: a state dict, folder or hub id, or random"),
-    ] = None,
-    iterations: Annotated[int | None, option(group=METHOD, min=1, help="training steps")] = None,
+    weights: Annotated[str | None, WEIGHTS] = None,
+    iterations: Annotated[int | None, method_option("training steps", min=1)] = None,
     batch: Annotated[
-        int | None, option(group=METHOD, min=1, help="inputs of each domain per training step")
+        int | None, method_option("inputs of each domain per training step", min=1)
     ] = None,
-    lr: Annotated[float | None, option(group=METHOD, help="learning rate at the start")] = None,
+    lr: Annotated[float | None, method_option("learning rate at the start")] = None,
     precision: Annotated[
-        Literal["single", "mixed"] | None,
-        option(group=PERFORMANCE, help="mixed: train in bfloat16"),
+        Literal["single", "mixed", "float16"] | None,
+        performance_option("of training; mixed: bfloat16 where safe"),
     ] = None,
     device: Annotated[
-        str | None, option(group=PERFORMANCE, help="cpu, cuda (a GPU per process), cuda:1 ...")
+        str | None, performance_option("cpu, cuda (a GPU per process), cuda:1 ...")
     ] = None,
     workers: Annotated[
-        int, option(group=PERFORMANCE, min=0, help="processes; 0: one per core, or per GPU")
+        int, performance_option("processes; 0: one per core, or per GPU", min=0)
     ] = 0,
     threads: Annotated[
-        int, option(group=PERFORMANCE, min=1, help="threads per process", show_default=True)
+        int, performance_option("threads per process", min=1, show_default=True)
     ] = 1,
     ray: Annotated[
         str | None,
-        option(
-            group=PERFORMANCE,
+        performance_option(
+            "run on a Ray cluster whose nodes share the folders, or on a new local one",
             metavar="[ADDRESS]",
-            help="run on a Ray cluster whose nodes share the folders, or on a new local one",
         ),
     ] = None,
+    dry_run: Annotated[
+        bool, performance_option("only print passes, memory and hours", "--dry-run")
+    ] = False,
 ) -> None:
     """Run the missing tasks of SUITE; a killed run resumes where it stopped."""
     package = _package()
@@ -314,11 +283,19 @@ def run(
         "precision": precision,
     }
     plugins = _load_plugins(plugin)
-    chosen = _chosen(suite, seeds=seeds, repeats=repeats, quick=quick, **_without_none(changes))
+    changes = {"seeds": seeds, "repeats": repeats, "quick": quick} | _without_none(changes)
+    chosen, place = _suite(suite, **changes)
     check_writable(out)
     local = {"root": root, "lists": lists, "prefix": parse_prefix(prefix), "device": device}
-    here = _of_file(suite) | _without_none(local)
-    store = package.Store(out, threads=threads, plugins=plugins, **here)
+    place |= _without_none(local)
+    store = package.Store(out, threads=threads, plugins=plugins, **place)
+    if dry_run:
+        from pseudocal.lab.bench import dry_run as outlook
+
+        with announce_building(quiet=quiet):
+            costs = outlook.dry_run(chosen, store)
+        typer.echo("\n".join(outlook.dry_run_lines(costs, store.device)))
+        return
     executor = _executor(store.device, workers, ray)
     with announce_building(quiet=quiet), Stages(quiet=quiet) as stages, executor as using:
         progress = BenchProgress(chosen, _processes(store.device, workers), stages, quiet=quiet)
@@ -332,26 +309,6 @@ def run(
         typer.echo(f"{out}: {done} of {len(chosen.tasks)} tasks of {chosen.name} are done")
     if failures:
         raise typer.Exit(INPUT)
-
-
-class BenchProgress:
-    """Shows how far a suite is, and says what its backbones start from."""
-
-    def __init__(self, suite: Suite, processes: int, stages: Stages, *, quiet: bool) -> None:
-        nothing_trained = all(task.checkpoint is not None for task in suite.tasks)
-        trained = len({task.training for task in suite.tasks})
-        self._suite = suite
-        self._stages = stages
-        self._quiet = quiet
-        self._outlook = Outlook(trained, processes, quiet=quiet or nothing_trained)
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        """Show the progress of a phase."""
-        if what == "features" and done == 0 and not self._quiet:
-            _tell_weights(self._suite)  # everything is checked, and nothing has run yet
-        self._outlook(what, done, total)
-        if total:
-            self._stages.show(what, done, total)
 
 
 @bench.command(epilog=epilog("pseudocal bench table digits --quick"))
@@ -417,9 +374,13 @@ def figures(
     out: OUT = DEFAULT_OUT,
     quick: QUICK = False,
     pair: Annotated[
-        str | None, option(metavar="SOURCE:TARGET", help="tasks of this pair of domains only")
+        str | None, option(help="tasks of this pair of domains only", metavar="SOURCE:TARGET")
     ] = None,
     method: Annotated[str | None, option(help="tasks of this method only")] = None,
+    together: Annotated[
+        str | None,
+        option(metavar="NAMES", help="one reliability diagram of these: none,transcal,pseudocal"),
+    ] = None,
     folder: Annotated[
         Path | None, option("--to", help="folder for the figures (default: OUT/figures)")
     ] = None,
@@ -433,7 +394,8 @@ def figures(
 
     store = package.Store(out)
     found = chosen_tasks(store.load_suite(_name(suite, quick=quick)), pair, method)
-    paths = draw_figures(found, store, folder or out / "figures", form=form)
+    names = together.split(",") if together else ()
+    paths = draw_figures(found, store, folder or out / "figures", form=form, together=names)
     if not paths:
         raise InputError(f"expected scores of {found.name} in {out}, got none: run it first")
     for path in paths:
@@ -472,7 +434,7 @@ def compare(
     ],
     calibrator: Annotated[
         list[str] | None,
-        option(group=METHOD, help="one of those to compare (default: all); repeat it for several"),
+        method_option("one of those to compare (default: all); repeat it for several"),
     ] = None,
     plugin: PLUGIN = None,
     metric: Annotated[
@@ -491,9 +453,7 @@ def compare(
     form: Annotated[
         Literal["md", "latex", "csv"], option("--format", help="table format", show_default=True)
     ] = "md",
-    workers: Annotated[
-        int, option(group=PERFORMANCE, min=0, help="processes; 0: one per core")
-    ] = 0,
+    workers: Annotated[int, performance_option("processes; 0: one per core", min=0)] = 0,
 ) -> None:
     """Compare calibrators on the outputs of many models: no images, no network."""
     _package()
@@ -562,45 +522,14 @@ def _load_plugins(names: list[str] | None) -> tuple[str, ...]:
     return load_plugins(names or ())
 
 
-def _chosen(suite: str, **settings: Any) -> Suite:
-    from pseudocal.lab.bench.suite_file import read_suite
+def _suite(name: str, **settings: Any) -> tuple[Suite, dict[str, Any]]:
+    """A suite, and where its file says that its data is and that it runs."""
+    from pseudocal.lab.bench.suite_file import read_local, read_suite
     from pseudocal.lab.bench.suites import built_in
 
-    return (
-        read_suite(Path(suite), **settings)
-        if suite.endswith(".toml")
-        else built_in(suite, **settings)
-    )
-
-
-def _starts_elsewhere(task: Task) -> bool:
-    """Whether a task's backbone starts from weights that were chosen.
-
-    Those of "default" are its own.
-    """
-    return task.checkpoint is None and task.weights != "default"
-
-
-def _tell_weights(suite: Suite) -> None:
-    """Say what the backbones start from.
-
-    The names on the hub do not tell, and weights may be random.
-    """
-    from pseudocal.lab.adapt.weights import about_weights
-
-    names = {"deeplab": "resnet101"}  # what a segmenter stands on
-    chosen = [task for task in suite.tasks if _starts_elsewhere(task)]
-    for name, weights in sorted(
-        {(names.get(task.backbone, task.backbone), task.weights) for task in chosen}
-    ):
-        typer.echo(about_weights(name, weights), err=True)
-
-
-def _of_file(suite: str) -> dict[str, Any]:
-    """Where a suite's file says that its data is and that it runs."""
-    from pseudocal.lab.bench.suite_file import read_local
-
-    return read_local(Path(suite)) if suite.endswith(".toml") else {}
+    if name.endswith(".toml"):
+        return read_suite(Path(name), **settings), read_local(Path(name))
+    return built_in(name, **settings), {}
 
 
 def _processes(device: str, workers: int) -> int:
@@ -630,51 +559,68 @@ def _name(suite: str, *, quick: bool) -> str:
 
 
 def _package() -> Any:
-    try:
-        import pseudocal.lab.bench.grid
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "torch", "bench") from error
-    return pseudocal.lab.bench
+    require("pseudocal.lab.bench.grid", "bench")
+    return require("pseudocal.lab.bench", "bench")
 
 
-# ------------------------------------------------------------------------------ outlook
+# ------------------------------------------------------------------------------ progress
 
 
-class Outlook:
-    """Say beforehand how many models will be trained, and after the first when the last will be.
+class BenchProgress:
+    """Shows how far a suite is.
+
+    It says what its backbones start from and how many models will be trained, and after the first
+    when the last will be.
 
     Args:
-        tasks: the number of models that the tasks themselves need; more are for ensembles.
-        workers: how many are trained at a time.
+        suite: the suite.
+        processes: how many models are trained at a time.
+        stages: shows the phases.
         quiet: whether to say nothing.
 
     """
 
-    def __init__(self, tasks: int, workers: int, *, quiet: bool) -> None:
-        self._tasks = tasks
-        self._workers = workers
+    def __init__(self, suite: Suite, processes: int, stages: Stages, *, quiet: bool) -> None:
+        self._suite = suite
+        self._processes = processes
+        self._stages = stages
         self._quiet = quiet
         self._started = time.monotonic()
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Take note of the progress of a phase.
+        """Show the progress of a phase."""
+        if not self._quiet:
+            if what == "features" and done == 0:
+                self._tell_weights()  # everything is checked, and nothing has run yet
+            if what == "models" and total:
+                self._tell_models(done, total)
+        if total:
+            self._stages.show(what, done, total)
 
-        Args:
-            what: the phase; only "models" is spoken of.
-            done: how many are done.
-            total: how many there are.
+    def _tell_weights(self) -> None:
+        """Say what the backbones start from: names do not tell, and weights may be random."""
+        from pseudocal.lab.adapt.weights import about_weights
 
-        """
-        if self._quiet or what != "models" or not total:
-            return
+        names = {"deeplab": "resnet101"}  # what a segmenter stands on
+        chosen = {
+            (names.get(task.backbone, task.backbone), task.weights)
+            for task in self._suite.tasks
+            if task.checkpoint is None and task.weights != "default"
+        }
+        for name, weights in sorted(chosen):
+            typer.echo(about_weights(name, weights), err=True)
+
+    def _tell_models(self, done: int, total: int) -> None:
+        tasks = self._suite.tasks
+        if all(task.checkpoint is not None for task in tasks):
+            return  # nothing is trained
         if done == 0:
             self._started = time.monotonic()
-            sys.stderr.write(count_sentence(total, self._tasks) + "\n")
+            sys.stderr.write(count_sentence(total, len({task.training for task in tasks})) + "\n")
         elif done == 1 and total > 1:
-            rounds = math.ceil(total / self._workers) - 1  # after the first
-            sys.stderr.write(
-                time_sentence(time.monotonic() - self._started, rounds, datetime.now()) + "\n"
-            )
+            rounds = math.ceil(total / self._processes) - 1  # after the first
+            seconds = time.monotonic() - self._started
+            sys.stderr.write(time_sentence(seconds, rounds, datetime.now()) + "\n")
 
 
 def count_sentence(total: int, tasks: int) -> str:

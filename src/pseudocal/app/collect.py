@@ -9,38 +9,35 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs import (
+from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, files_at, refuse_shards
+from pseudocal.app.inputs.ground_truth import Masks, open_masks, read_ground_truth
+from pseudocal.app.inputs.images import IMAGE_SUFFIXES
+from pseudocal.app.inputs.preprocessing import preprocessing_for, preprocessing_of_second
+from pseudocal.app.inputs.sets import (
     ArraySet,
+    FrameSet,
     ImageSet,
     ImageViews,
     InputSet,
-    Preprocessing,
-    open_inputs,
-    preprocessing_for,
-    preprocessing_of_second,
-    read_batches,
-)
-from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, files_at, refuse_shards
-from pseudocal.app.inputs.frames import FrameSet, open_frame
-from pseudocal.app.inputs.ground_truth import Masks, open_masks, read_ground_truth
-from pseudocal.app.inputs.images import IMAGE_SUFFIXES
-from pseudocal.app.inputs.sets import (
-    FirstInputs,
     RemoteImageSet,
     check_found,
     holds_images,
+    open_frame,
+    open_inputs,
+    read_batches,
 )
 from pseudocal.app.inputs.tables import TABLES
 from pseudocal.app.inputs.texts import USUAL_COLUMN, TextSet, open_texts, refuse_texts
@@ -63,15 +60,14 @@ from pseudocal.app.run import (
     save_pixels,
     save_run,
 )
-from pseudocal.arrays import InputError, Labelled, Maps, Predictor, cores
+from pseudocal.arrays import InputError, Inputs, Labelled, Logits, Maps, Predictor, cores
 from pseudocal.batches import DEFAULT_BATCH_SIZE, Batch, fitting, unread_batches
-from pseudocal.calibrators.evidence import Step
+from pseudocal.calibrators.evidence import Evidence, Step
 from pseudocal.calibrators.pseudocal import unmixed_steps
 from pseudocal.calibrators.surrogate import Surrogate
 from pseudocal.calibrators.wording import ReasonCode
 from pseudocal.maps import IGNORED
-from pseudocal.metrics.images import image_row
-from pseudocal.predictors import Checked, models_in
+from pseudocal.predictors import Checked, Deferred, models_in
 from pseudocal.randomness import Streams
 from pseudocal.skipped import Skipped, one_line
 
@@ -87,45 +83,28 @@ Progress = Generator[Note | Tick, None, Run]
 
 @dataclass(frozen=True)
 class Data:
-    """The inputs of a run, open.
-
-    Attributes:
-        inputs: the inputs.
-        preparation: how they are prepared for the model, in words.
-        assumed: settings of the preparation that neither the user nor the model gave.
-        not_mixed: why the inputs cannot be mixed; None if they can.
-
-    """
+    """The inputs of a run, open."""
 
     inputs: InputSet
-    preparation: str
+    preparation: str  # how they are prepared for the model, in words
+    # settings of the preparation that neither the user nor the model gave
     assumed: tuple[str, ...] = ()
-    not_mixed: ReasonCode | None = None
+    not_mixed: ReasonCode | None = None  # why the inputs cannot be mixed; None if they can
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A run with its models and its inputs open, ready to be collected.
-
-    Attributes:
-        job: the settings.
-        model: the model to calibrate.
-        second_models: the second models, if there are any.
-        data: the inputs, or a few of them if only workers read them all.
-        order: the numbers of the inputs that are used, in the order of the calibration.
-        batch_size: inputs per forward pass.
-        masks: the true class of every pixel, for evaluation only.
-        views: the images for all models, if a second model wants them prepared differently.
-
-    """
+    """A run with its models and its inputs open, ready to be collected."""
 
     job: Job
     model: OpenModel
     second_models: tuple[OpenModel, ...]
-    data: Data
+    data: Data  # the inputs, or a few of them if only workers read them all
+    # the numbers of the inputs that are used, in the order of the calibration
     order: NDArray[np.intp]
-    batch_size: int
-    masks: Masks | None = None
+    batch_size: int  # inputs per forward pass
+    masks: Masks | None = None  # the true class of every pixel, for evaluation only
+    # the images for all models, if a second model wants them prepared differently
     views: ImageViews | None = None
 
     @property
@@ -201,29 +180,32 @@ class Plan:
 
 
 def plan(job: Job, models: Models) -> Plan:
-    """Open the data of a run in this process, and check the models against it."""
-    refuse_shards(job.data)
+    """Open the data of a run, and check the models against it."""
+    if job.ray is None:
+        refuse_shards(job.data)
     model, *seconds = models
     data = open_data(job, model)
+    if data.not_mixed is not None and job.ray is not None:
+        raise InputError(
+            f"{job.data} cannot be mixed, so a cluster has nothing to do", setting="ray"
+        )
     if data.not_mixed is not None and seconds:
         raise InputError(
             f"a second opinion needs mixup samples, and {job.data} cannot be mixed: leave it out",
             setting="second_opinion",
         )
-    order = input_order(job, len(data.inputs))
+    inputs = data.inputs
+    if job.ray is not None and isinstance(inputs, ImageSet):  # workers have other current folders
+        paths = [path.resolve() for path in inputs.paths]
+        inputs = replace(inputs, paths=paths, root=inputs.root.resolve())
+        data = replace(data, inputs=inputs)
+    order = Streams(job.method.seed).order().permutation(len(inputs))[: job.max_samples]
     masks = None
     if job.ground_truth is not None:
-        masks = open_masks(job.ground_truth, data.inputs, order)
-    return Plan(
-        job,
-        model,
-        tuple(seconds),
-        data,
-        order,
-        batch_size_for(job, model, data.inputs),
-        masks=masks,
-        views=views_of(job, models, data.inputs),
-    )
+        masks = open_masks(job.ground_truth, inputs, order)
+    size = batch_size_for(job, model, inputs)
+    views = views_of(job, models, inputs)
+    return Plan(job, model, tuple(seconds), data, order, size, masks=masks, views=views)
 
 
 def open_models(job: Job, *, device: str | None = None) -> Models:
@@ -258,11 +240,6 @@ def opinion_names(given: Any, data: str) -> list[str]:
 
     >>> opinion_names("surrogate", "features.parquet"), opinion_names(["other.onnx"], "images/")
     (['surrogate:columns'], ['other.onnx'])
-
-    Args:
-        given: the second opinions of a job.
-        data: the data of the job.
-
     """
     names = list[str]()
     for name in models_in(given):
@@ -281,13 +258,6 @@ def as_logits_of(job: Job, model: OpenModel) -> Predictor:
     return logits_reader(model, job.output_type, job.binary)
 
 
-def as_opinion(model: OpenModel, predict: Any) -> Any:
-    """A model as the method takes it: ready to predict, or a surrogate with its encoder."""
-    if not model.encodes:
-        return predict
-    return Surrogate(None if model.kind == COLUMNS else predict)
-
-
 def check_class_count(names: tuple[str, ...], classes: int) -> None:
     """Refuse class names whose number is not that of the model's classes."""
     if names and len(names) != classes:
@@ -295,11 +265,6 @@ def check_class_count(names: tuple[str, ...], classes: int) -> None:
             f"there are {len(names)} class names, and the model has {classes} classes",
             setting="classes",
         )
-
-
-def input_order(job: Job, n: int) -> NDArray[np.intp]:
-    """The numbers of the inputs to use, in random order."""
-    return Streams(job.method.seed).order().permutation(n)[: job.max_samples]
 
 
 def batch_size_for(job: Job, model: OpenModel, inputs: InputSet) -> int:
@@ -316,16 +281,14 @@ def batch_size_for(job: Job, model: OpenModel, inputs: InputSet) -> int:
 
 def open_data(job: Job, model: OpenModel) -> Data:
     """Open the data as the model takes it."""
+    if "://" in job.data:
+        return _open_images(job, model)
     if model.expects.text or job.text is not None:
         texts = open_texts(Path(job.data), job.text)
         where = "" if texts.column is None else f" of the column {texts.column!r}"
         return Data(texts, f"{len(texts):,} texts{where}", not_mixed=ReasonCode.TEXTS_NOT_MIXED)
     if holds_images(job.data):
-        check_found(job.data)
-        refuse_texts(job.data)
-        preprocessing, assumed = prepared_images(job, model)
-        images = open_inputs(job.data, preprocessing=preprocessing)
-        return Data(images, f"{len(images):,} images: {preprocessing.words()}", assumed)
+        return _open_images(job, model)
     columns = job.features or model.expects.columns
     if model.expects.frames and Path(job.data).suffix.lower() in TABLES:
         frame = open_frame(Path(job.data), columns)
@@ -339,7 +302,10 @@ def open_data(job: Job, model: OpenModel) -> Data:
     if not model.expects.preprocessing:  # which would say only what is usual
         model.expects.check(inputs.array.shape[1:], f"the model, got {job.data} with")
     preparation = f"{len(inputs):,} rows, unchanged{inputs.cast()}"
-    if _are_token_ids(inputs, model):
+    wanted = np.dtype(dtype or "float32")
+    rows_of_integers = inputs.array.dtype.kind in "iu" and inputs.array.ndim == 2
+    # integers for a model of integers are token ids, but those of 8 bits are pixels
+    if rows_of_integers and wanted.kind in "iu" and wanted.itemsize > 1:
         unmixed = replace(inputs, mixed=False)
         return Data(unmixed, preparation, not_mixed=ReasonCode.TOKEN_IDS_NOT_MIXED)
     return Data(inputs, preparation)
@@ -364,44 +330,32 @@ def _takes(model: OpenModel, inputs: FrameSet, data: str) -> bool:
     return True
 
 
-def remote_images(job: Job, model: OpenModel) -> Data:
-    """Open the images at an address."""
-    urls = files_at(job.data, tuple(IMAGE_SUFFIXES))
-    if not urls:
-        raise InputError(
-            f"{job.data} has neither images nor files that end in {', '.join(SHARD_SUFFIXES)}"
-        )
-    preprocessing, assumed = prepared_images(job, model)
-    images = RemoteImageSet(urls, preprocessing)
-    return Data(images, f"{len(urls):,} images: {preprocessing.words()}", assumed)
-
-
-def _are_token_ids(inputs: ArraySet, model: OpenModel) -> bool:
-    """Whether rows of integers go into a model of integers; those of 8 bits are pixels."""
-    wanted = np.dtype(model.expects.dtype or "float32")
-    rows_of_integers = inputs.array.dtype.kind in "iu" and inputs.array.ndim == 2
-    return rows_of_integers and wanted.kind in "iu" and wanted.itemsize > 1
-
-
-def prepared_images(job: Job, model: OpenModel) -> tuple[Preprocessing, tuple[str, ...]]:
-    """The preprocessing of images, and the settings of it that were assumed."""
+def _open_images(job: Job, model: OpenModel) -> Data:
+    """Open a folder or a list of images, or the images at an address."""
+    urls = list[str]()
+    if "://" in job.data:
+        urls = files_at(job.data, tuple(IMAGE_SUFFIXES))
+        if not urls:
+            raise InputError(
+                f"{job.data} has neither images nor files that end in {', '.join(SHARD_SUFFIXES)}"
+            )
+    else:
+        check_found(job.data)
+        refuse_texts(job.data)
     expects = model.expects
     given = dict(job.preprocessing)
     preprocessing, assumed = preprocessing_for(expects.shape, expects.preprocessing, given)
-    return preprocessing, tuple(assumed)
+    images: InputSet
+    if urls:
+        images = RemoteImageSet(urls, preprocessing)
+    else:
+        images = open_inputs(job.data, preprocessing=preprocessing)
+    words = f"{len(images):,} images: {preprocessing.words()}"
+    return Data(images, words, tuple(assumed))
 
 
 def views_of(job: Job, models: Models, inputs: InputSet) -> ImageViews | None:
-    """The images for all models if they want them prepared differently.
-
-    Models that do not fit together are refused.
-
-    Args:
-        job: the settings.
-        models: the model to calibrate, and any second models.
-        inputs: the inputs, as prepared for the first model.
-
-    """
+    """The images for all models if they want them prepared differently; check that models fit."""
     model, *seconds = models
     for second in seconds:
         check_class_names(model.classes, second.classes)
@@ -424,68 +378,83 @@ def views_of(job: Job, models: Models, inputs: InputSet) -> ImageViews | None:
 
 
 def collect(plan: Plan, folder: Path) -> Progress:
-    """Predict all inputs and their mixup samples, and write a run into `folder`.
-
-    Yields progress, and returns the run.
-    """
+    """Predict all inputs and their mixup samples, and write a run into `folder`."""
     started = time.monotonic()
     yield from plan.notes
     job = plan.job
     unreadable = Skipped(len(plan.inputs), job.max_bad)
-    first, *seconds = _predictors(plan)
+    opened = (plan.model, *plan.second_models)
+    first, *seconds = method_models(plan, [as_logits_of(job, each) for each in opened])
+    predictors = [first, *(each for each in seconds if not isinstance(each, Surrogate))]
     writer = LogitWriter(folder, len(plan.inputs))
     evidence = job.method.empty_evidence()
-    probe = FirstInputs(PROBED)
     is_segmentation = False
     with (
         closing(_batches(plan, plan.order, unreadable)) as batches,
         ThreadPoolExecutor(1) as background,
     ):
-        for step in _steps(plan, first, seconds, probe.watch(batches)):
+        head = next(batches, None)
+        if head is None:
+            raise InputError("no input could be predicted")
+        probe_rows = head.rows[:PROBED].tolist()
+        probe = head.inputs[:PROBED].copy()
+        all_batches = chain([head], batches)
+        del head  # it may be large
+        for step in _steps(plan, first, seconds, all_batches):
             if evidence.inputs == 0:
                 plan.check(step.real)
                 is_segmentation = step.real.groups is not None
                 background.submit(warm_up)  # while the model predicts
             evidence.add(step)
             if step.epoch == 0:  # later epochs mix the same inputs again
-                _write(writer, step)
+                writer.write(step.rows, *logits_of_step(step))
                 yield Tick("calibrating", len(step.rows), len(plan.order))
             if evidence.converged(job.method.tolerance):
                 break
         if job.predict == "all":
-            models = [each for each in seconds if not isinstance(each, Surrogate)]
             for batch in batches:  # those left after an early stop
-                if is_segmentation:
-                    writer.mark(batch.rows)
-                else:
-                    writer.write(batch.rows, *(each(batch.inputs) for each in (first, *models)))
+                outputs = [] if is_segmentation else [each(batch.inputs) for each in predictors]
+                writer.write(batch.rows, *outputs)
                 yield Tick("predicting", len(batch.rows), len(plan.order))
     rows = writer.finish()
     if is_segmentation:
         yield from _sample_pixels(plan, rows, first, folder, unreadable)
-    record = replace(
-        record_of(plan, rows, time.monotonic() - started),
-        second_models=sum(not isinstance(each, Surrogate) for each in seconds),
-        settings={"batch_size": plan.batch_size, **recorded_settings(job)},
-        probe=tuple(np.searchsorted(rows, probe.rows).tolist()),
+    return finish_run(
+        plan,
+        folder,
+        evidence,
+        rows,
+        started=started,
+        probe_rows=probe_rows,
+        probe_inputs=probe if plan.views is None else plan.views.of_first(probe),
+        unreadable=tuple(unreadable.why.items()),
     )
-    about = replace(record.data, unreadable=tuple(unreadable.why.items()))
-    write_job_of(plan, folder)
-    inputs = probe.inputs if plan.views is None else plan.views.of_first(probe.inputs)
-    return save_run(folder, replace(record, data=about), evidence, inputs)
 
 
-def _predictors(plan: Plan) -> list[Any]:
-    """The models as the method takes them, the one to calibrate first."""
-    opened = (plan.model, *plan.second_models)
-    predictors: list[Any] = [as_logits_of(plan.job, each) for each in opened]
+def method_models(plan: Plan, predictors: list[Any]) -> list[Any]:
+    """The models as the method takes them, the one to calibrate first.
+
+    Args:
+        plan: the run.
+        predictors: the predictor of each model, or what a worker makes it of.
+
+    """
     if plan.views is not None:
         predictors = plan.views.split(*predictors)
-    found = []
-    for model, predict in zip(opened, predictors, strict=True):
-        checked = predict if model.encodes else Checked(predict, doubt=False)
-        found.append(as_opinion(model, checked))
+    found = list[Any]()
+    for model, predict in zip((plan.model, *plan.second_models), predictors, strict=True):
+        if model.encodes:
+            found.append(Surrogate(None if model.kind == COLUMNS else predict))
+        elif isinstance(predict, Deferred):
+            found.append(predict)
+        else:
+            found.append(Checked(predict, doubt=False))
     return found
+
+
+def logits_of_step(step: Step) -> Sequence[Logits]:
+    """The logits of a step, of the model and then of each second model; none of maps of pixels."""
+    return [] if step.logits is None else [step.logits, *step.second_logits]
 
 
 def _steps(plan: Plan, first: Any, seconds: list[Any], batches: Iterator[Batch]) -> Iterator[Step]:
@@ -496,13 +465,6 @@ def _steps(plan: Plan, first: Any, seconds: list[Any], batches: Iterator[Batch])
     return plan.job.method.steps(first, batches, second_opinion=seconds, total=total)
 
 
-def _write(writer: LogitWriter, step: Step) -> None:
-    if step.logits is None:
-        writer.mark(step.rows)
-    else:
-        writer.write(step.rows, step.logits, *step.second_logits)
-
-
 def _batches(
     plan: Plan, rows: NDArray[np.intp], unreadable: Skipped
 ) -> Generator[Batch, None, None]:
@@ -511,52 +473,60 @@ def _batches(
     return read_batches(plan.read_by_models, unread, workers=workers, unreadable=unreadable)
 
 
-def _sample_pixels(
-    plan: Plan, rows: NDArray[np.intp], predict: Predictor, folder: Path, unreadable: Skipped
-) -> Generator[Tick, None, None]:
-    """Predict the images again, and keep some pixels of each: all logits are too large to store."""
-    samples = list[PixelSample]()
-    shown = list[tuple[Maps, NDArray[Any] | None]]()
-    with closing(_batches(plan, rows, unreadable)) as batches:
-        for batch in batches:
-            maps = predict(batch.inputs)
-            for i, image in zip(batch.rows.tolist(), maps, strict=True):
-                mask = None if plan.masks is None else plan.masks[i]
-                samples.append(
-                    sample_of_image(plan.inputs, i, np.asarray(image), len(plan.order), mask)
-                )
-                if len(shown) < SHOWN_MAPS:
-                    shown.append(small_maps(image, mask))
-            yield Tick("predicting", len(batch.rows), len(rows))
-    sample = PixelSample.concatenate(samples)
-    if plan.masks is not None and (sample.ground_truth == IGNORED).all():
-        raise InputError(
-            f"all pixels of {len(samples)} masks are ignored ({IGNORED})", setting="ground_truth"
-        )
-    save_pixels(folder, sample, shown)
-
-
-def sample_of_image(
-    inputs: InputSet, i: int, image: Maps, total: int, mask: NDArray[Any] | None = None
-) -> PixelSample:
-    """The pixels to keep of image i.
+class PixelSampler:
+    """Keeps some pixels of each image: all logits are too large to store.
 
     Args:
         inputs: the images.
-        i: the number of the image.
-        image: its logits `(classes, height, width)`.
-        total: the number of images.
-        mask: the true class of each pixel, for evaluation only.
+        total: the number of images in the whole run.
+        masks: the true class of every pixel, for evaluation only.
 
     """
-    return PixelSample.of(
-        image,
-        image_row(image, 1.0),
-        i,
-        most=pixels_each(total, len(image)),
-        frame=frame_of(inputs, i),
-        mask=mask,
-    )
+
+    def __init__(self, inputs: InputSet, total: int, masks: Masks | None = None) -> None:
+        self.rows = list[int]()  # the numbers of the images
+        self.samples = list[PixelSample]()
+        self.shown = list[tuple[Maps, NDArray[Any] | None]]()
+        self._inputs = inputs
+        self._total = total
+        self._masks = masks
+
+    def add(self, batch: Batch, maps: Maps) -> None:
+        """Keep pixels of a batch of images, whose logits are `maps`."""
+        for i, image in zip(batch.rows.tolist(), maps, strict=True):
+            mask = None if self._masks is None else self._masks[i]
+            sample = PixelSample.of(
+                np.asarray(image),
+                i,
+                most=pixels_each(self._total, len(image)),
+                frame=frame_of(self._inputs, i),
+                mask=mask,
+            )
+            self.rows.append(i)
+            self.samples.append(sample)
+            if len(self.shown) < SHOWN_MAPS:
+                self.shown.append(small_maps(image, mask))
+
+
+def _sample_pixels(
+    plan: Plan, rows: NDArray[np.intp], predict: Predictor, folder: Path, unreadable: Skipped
+) -> Generator[Tick, None, None]:
+    """Predict the images again, and write some pixels of each."""
+    sampler = PixelSampler(plan.inputs, len(plan.order), plan.masks)
+    with closing(_batches(plan, rows, unreadable)) as batches:
+        for batch in batches:
+            sampler.add(batch, predict(batch.inputs))
+            yield Tick("predicting", len(batch.rows), len(rows))
+    sample = PixelSample.concatenate(sampler.samples)
+    if plan.masks is not None and (sample.ground_truth == IGNORED).all():
+        raise InputError(
+            f"all pixels of {len(sampler.rows)} masks are ignored ({IGNORED})",
+            setting="ground_truth",
+        )
+    save_pixels(folder, sample, sampler.shown)
+
+
+# ------------------------------------------------------------------------------ the record
 
 
 def recorded_settings(job: Job) -> dict[str, Any]:
@@ -564,23 +534,41 @@ def recorded_settings(job: Job) -> dict[str, Any]:
     return {
         "model": job.model,
         "second_opinion": opinion_names(job.second_opinion, job.data),
-        "data": data_name(job),
+        "data": _data_name(job),
         "max_samples": job.max_samples,
     }
 
 
-def data_name(job: Job) -> str:
-    """The name of the data for records."""
+def _data_name(job: Job) -> str:
     return "standard input" if job.data == "-" else job.data
 
 
-def record_of(plan: Plan, rows: NDArray[np.intp], duration: float) -> RunRecord:
-    """The record of a run over the inputs that were predicted.
+def finish_run(
+    plan: Plan,
+    folder: Path,
+    evidence: Evidence,
+    rows: NDArray[np.intp],
+    *,
+    started: float,
+    probe_rows: list[int],
+    probe_inputs: Inputs,
+    names: Sequence[str] | None = None,
+    settings: dict[str, Any] | None = None,
+    **about: Any,
+) -> Run:
+    """Write what belongs to a run beside its logits: the record, the evidence, the job.
 
     Args:
         plan: the run.
-        rows: the numbers of these inputs, in the order of the logits.
-        duration: how many seconds it took.
+        folder: where the logits have been written.
+        evidence: what was collected.
+        rows: the numbers of the inputs, in the order of the logits.
+        started: when collecting began, by `time.monotonic`.
+        probe_rows: the numbers of the inputs that an exported model is checked with.
+        probe_inputs: these inputs.
+        names: the names of the inputs; None for those of the plan.
+        settings: further settings for the record of the calibration.
+        about: what else is known of the data, as in `AboutData`.
 
     """
     job = plan.job
@@ -591,16 +579,17 @@ def record_of(plan: Plan, rows: NDArray[np.intp], duration: float) -> RunRecord:
     if isinstance(inputs, TextSet):
         column = inputs.column or USUAL_COLUMN
     known = plan.ground_truth
-    return RunRecord(
-        model=about_model(job, plan.model),
-        data=AboutData(
-            name=data_name(job),
-            inputs=len(inputs),
-            used=len(rows),
-            preparation=plan.data.preparation,
-            assumed=plan.data.assumed,
-        ),
-        names=tuple(inputs.name(i) for i in numbers),
+    data = AboutData(
+        name=_data_name(job),
+        inputs=len(inputs),
+        used=len(rows),
+        preparation=plan.data.preparation,
+        assumed=plan.data.assumed,
+    )
+    record = RunRecord(
+        model=_about_model(job, plan.model),
+        data=replace(data, **about),
+        names=tuple(names or (inputs.name(i) for i in numbers)),
         image_files=tuple(str(path.absolute()) for path in files) if files else None,
         source=None if files else os.path.abspath(job.data),
         column=column,
@@ -609,15 +598,20 @@ def record_of(plan: Plan, rows: NDArray[np.intp], duration: float) -> RunRecord:
         logits_tensor=job.logits_tensor,
         output_type=job.output_type,
         binary=job.binary,
-        timing=Timing(duration, datetime.now(UTC).isoformat(timespec="seconds")),
+        timing=Timing(time.monotonic() - started, datetime.now(UTC).isoformat(timespec="seconds")),
         table=job.table,
+        second_models=sum(not each.encodes for each in plan.second_models),
+        probe=tuple(np.searchsorted(rows, probe_rows).tolist()),
         not_mixed=plan.data.not_mixed,
         method=job.method,
+        settings={"batch_size": plan.batch_size, **(settings or {}), **recorded_settings(job)},
         versions=runtime_versions(),
     )
+    _write_job(plan, folder)
+    return save_run(folder, record, evidence, probe_inputs)
 
 
-def about_model(job: Job, model: OpenModel) -> AboutModel:
+def _about_model(job: Job, model: OpenModel) -> AboutModel:
     """Describe the model for the record and the report."""
     recipe = model.kind
     if model.kind == "onnx" and model.logits_tensor is None:
@@ -635,7 +629,7 @@ def about_model(job: Job, model: OpenModel) -> AboutModel:
     )
 
 
-def write_job_of(plan: Plan, folder: Path) -> None:
+def _write_job(plan: Plan, folder: Path) -> None:
     """Write `job.toml`: the job with all that was found out."""
     job = plan.job
     preprocessing: Any = job.preprocessing

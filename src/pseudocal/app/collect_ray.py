@@ -13,7 +13,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -27,39 +27,30 @@ from pseudocal.app.collect import (
     PROBED,
     Data,
     Models,
+    PixelSampler,
     Plan,
     Progress,
     as_logits_of,
-    as_opinion,
     batch_size_for,
-    input_order,
-    open_data,
+    finish_run,
+    logits_of_step,
+    method_models,
     opinion_names,
+    plan,
     reading_options,
-    record_of,
     recorded_settings,
-    remote_images,
-    sample_of_image,
     views_of,
-    write_job_of,
 )
-from pseudocal.app.inputs import ArraySet, ImageSet, InputSet
 from pseudocal.app.inputs.blocks import InputBlock, Shard, files_of_rows, shards
+from pseudocal.app.inputs.sets import ArraySet
 from pseudocal.app.job import Job, Tick
 from pseudocal.app.models.files import model_file
 from pseudocal.app.pixels import SHOWN_MAPS, PixelSample, small_maps
 from pseudocal.app.records import convert
-from pseudocal.app.run import (
-    PARTS,
-    PARTS_RECORD,
-    LogitWriter,
-    RunRecord,
-    save_pixels,
-    save_run,
-)
-from pseudocal.arrays import InputError, Labelled, check_rows, cores
+from pseudocal.app.run import PARTS, PARTS_RECORD, LogitWriter, Run, save_pixels
+from pseudocal.arrays import InputError, Labelled, Logits, Maps, check_rows, cores
 from pseudocal.batches import Batch, cut
-from pseudocal.calibrators.blocks import Block, contents_of, row_blocks, sendable
+from pseudocal.calibrators.blocks import Block, Contents, contents_of, row_blocks, sendable
 from pseudocal.calibrators.evidence import Evidence, Packed, check_packed
 from pseudocal.calibrators.executors import (
     Executor,
@@ -71,7 +62,7 @@ from pseudocal.calibrators.executors import (
 )
 from pseudocal.calibrators.pseudocal import PseudoCal
 from pseudocal.calibrators.surrogate import Surrogate, ready
-from pseudocal.distributed import Deferred, RayExecutor
+from pseudocal.distributed import RayExecutor
 from pseudocal.extras import MissingExtraError
 from pseudocal.files import (
     OutputError,
@@ -91,25 +82,22 @@ PACKED = "evidence."  # how the names of packed evidence begin in a part
 SECOND = "second_{}"
 UNREADABLE = "unreadable"  # in a part: its inputs that could not be read, and why, as JSON
 
+Outputs = tuple[NDArray[np.intp], Sequence[Logits]]  # rows, and their logits by model
+
 
 @dataclass(frozen=True)
 class BlockPlan:
-    """A plan, and how its inputs are divided into blocks.
+    """A plan, and how its inputs are divided into blocks."""
 
-    Attributes:
-        plan: the run; its inputs are a few that were read here, if workers read files of rows.
-        blocks: the blocks in the order of the calibration.
-        source: what the blocks read from.
-        shards: whether the blocks are files of rows, whose inputs have not been counted.
-        probe: numbers of inputs that can be read here.
+    plan: Plan  # its inputs are a few that were read here, if workers read files of rows
+    blocks: Sequence[Block]  # in the order of the calibration
+    source: Any  # what the blocks read from; None for files of rows, whose inputs are not counted
+    probe: NDArray[np.intp]  # numbers of inputs that can be read here
 
-    """
-
-    plan: Plan
-    blocks: Sequence[Block]
-    source: Any
-    shards: bool
-    probe: NDArray[np.intp]
+    @property
+    def of_files(self) -> bool:
+        """Whether the blocks are files of rows."""
+        return self.source is None
 
     @property
     def key(self) -> str:
@@ -124,6 +112,11 @@ class BlockPlan:
         text = json.dumps([settings, reading_options(job), models, names, rows], default=str)
         return hashlib.sha256(text.encode()).hexdigest()
 
+    def first_logits(self) -> Logits | Maps:
+        """What the model says here of one input."""
+        first = self.plan.inputs.read(int(self.probe[0]))[None]
+        return as_logits_of(self.plan.job, self.plan.model)(first)
+
 
 def _stamps(model: str) -> list[tuple[str, int, int]]:
     """The sizes and times of the files of a model, which tell whether it was replaced."""
@@ -134,18 +127,10 @@ def _stamps(model: str) -> list[tuple[str, int, int]]:
 
 
 def collect_on_ray(job: Job, models: Models, folder: Path) -> Progress:
-    """Let the workers of a cluster collect a run, and write it into `folder`.
-
-    Args:
-        job: the settings.
-        models: the open models, to try them here.
-        folder: where to write the run.
-
-    """
+    """Let the workers of a cluster collect a run; the models here are to try them first."""
     started = time.monotonic()
     blocks = plan_blocks(job, models)
-    plan = blocks.plan
-    yield from plan.notes
+    yield from blocks.plan.notes
     _check_first(blocks)
     local = job.ray == "local"
     executor = RayExecutor(
@@ -161,10 +146,7 @@ def collect_on_ray(job: Job, models: Models, folder: Path) -> Progress:
         if job.predict == "all":
             for _ in parts.predict():
                 yield Tick("predicting", 1, len(blocks.blocks), "blocks")
-    record = _join(parts, blocks, folder, time.monotonic() - started)
-    write_job_of(plan, folder)
-    probe = np.stack([plan.inputs.read(int(i)) for i in blocks.probe[:PROBED]])
-    return save_run(folder, record, parts.evidence, probe)
+    return _join(parts, blocks, folder, started)
 
 
 @contextmanager
@@ -184,30 +166,19 @@ def _quiet() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class CollectWork:
-    """What every worker does: collect its blocks, and write each to a file.
+    """What every worker does: collect its blocks, and write each to a file."""
 
-    Attributes:
-        method: the settings of the calibration.
-        models: the model to calibrate, and the second models.
-        source: what the blocks read from.
-        batch_size: inputs per forward pass.
-        out: the folder of the files, which every worker can write to.
-        mixed: whether mixup samples are made and predicted.
-        total: the number of inputs of all blocks; None if they have not been counted.
-
-    """
-
-    method: PseudoCal
-    models: tuple[Any, list[Any]]
-    source: Any
-    batch_size: int
-    out: Path
-    total: int | None
-    mixed: bool = True
+    method: PseudoCal  # the settings of the calibration
+    models: Sequence[Any]  # the model to calibrate, and any second models
+    source: Any  # what the blocks read from
+    batch_size: int  # inputs per forward pass
+    out: Path  # the folder of the files, which every worker can write to
+    total: int | None  # the number of inputs of all blocks; None if they have not been counted
+    mixed: bool = True  # whether mixup samples are made and predicted
 
     def start(self) -> WorkOnBlock:
         """On a worker, open the models once; then collect one block after another."""
-        first, seconds = self.models
+        first, *seconds = self.models
         predict = Checked(as_predictor(first), doubt=False)
         return partial(self._collect, predict, [ready(each) for each in seconds])
 
@@ -217,21 +188,27 @@ class CollectWork:
         """Collect a block, and write its file."""
         number, block = item
         contents = contents_of(block, self.source)
-        part = self._mixed(predict, seconds, contents, number)
-        if not self.mixed:
-            part = self._predicted(predict, seconds, contents)
+        evidence = self.method.empty_evidence(part=number)
+        if self.mixed:
+            found = list(self._mix(predict, seconds, contents, evidence, number))
+        else:
+            models = [predict, *(each for each in seconds if not isinstance(each, Surrogate))]
+            found = list(self._predict(models, contents))
+        part = self._columns(predict, contents, found)
+        if self.mixed:
+            part |= {PACKED + name: array for name, array in evidence.pack().items()}
         part[UNREADABLE] = np.array(json.dumps(contents.unreadable))
         with replacing(self.out / PART.format(number)) as aside:
             np.savez(aside, **part)
 
-    def _mixed(
-        self, predict: Checked, seconds: list[Any], contents: Any, number: int
-    ) -> dict[str, Any]:
-        if not self.mixed:
-            return {}
-        evidence = self.method.empty_evidence(part=number)
-        rows = []
-        logits = []
+    def _mix(
+        self,
+        predict: Checked,
+        seconds: list[Any],
+        contents: Contents,
+        evidence: Evidence,
+        number: int,
+    ) -> Iterator[Outputs]:
         for step in self.method.steps(
             predict,
             contents.inputs,
@@ -241,49 +218,35 @@ class CollectWork:
             total=self.total,
         ):
             evidence.add(step)
-            if step.epoch > 0:  # which mixes the same inputs again
-                continue
-            rows.append(step.rows)
-            if step.logits is not None:
-                logits.append([step.logits, *step.second_logits])
-        part = self._columns(predict, contents, rows, logits)
-        return part | {PACKED + name: array for name, array in evidence.pack().items()}
+            if step.epoch == 0:  # later epochs mix the same inputs again
+                yield step.rows, logits_of_step(step)
 
-    def _predicted(self, predict: Checked, seconds: list[Any], contents: Any) -> dict[str, Any]:
-        models = [predict, *(each for each in seconds if not isinstance(each, Surrogate))]
-        rows = []
-        logits = []
+    def _predict(self, models: list[Any], contents: Contents) -> Iterator[Outputs]:
         for batch in _batches_of(contents, self.batch_size):
             outputs = [each(batch.inputs) for each in models]
-            rows.append(batch.rows)
-            if outputs[0].ndim == 2:
-                logits.append(outputs)
-        return self._columns(predict, contents, rows, logits)
+            yield batch.rows, outputs if outputs[0].ndim == 2 else []
 
     def _columns(
-        self, predict: Checked, contents: Any, rows: list[Any], logits: list[list[Any]]
+        self, predict: Checked, contents: Contents, found: list[Outputs]
     ) -> dict[str, Any]:
         """The logits of a block by input, or some pixels of each of its images."""
-        numbers = np.concatenate(rows) if rows else np.empty(0, dtype=np.intp)
-        if logits:
-            first, *seconds = (np.concatenate(each) for each in zip(*logits, strict=True))
+        if not found:
+            return {"rows": np.empty(0, dtype=np.intp)}
+        rows, outputs = zip(*found, strict=True)
+        if outputs[0]:
+            first, *seconds = (np.concatenate(each) for each in zip(*outputs, strict=True))
             named = {SECOND.format(i): each for i, each in enumerate(seconds)}
-            return {"rows": numbers, "logits": first, **named}
-        if not rows:
-            return {"rows": numbers}
+            return {"rows": np.concatenate(rows), "logits": first, **named}
         if self.total is None:
             raise InputError("a segmentation model needs images, not files of rows")
-        samples = []
-        kept = []
+        sampler = PixelSampler(self.source, self.total)
         for batch in _batches_of(contents, self.batch_size):
-            for i, image in zip(batch.rows.tolist(), predict(batch.inputs), strict=True):
-                sample = sample_of_image(self.source, i, np.asarray(image), self.total)
-                samples.append(sample)
-                kept.append(i)
-        return {"rows": np.array(kept), **PixelSample.concatenate(samples).arrays()}
+            sampler.add(batch, predict(batch.inputs))
+        sample = PixelSample.concatenate(sampler.samples)
+        return {"rows": np.array(sampler.rows), **sample.arrays()}
 
 
-def _batches_of(contents: Any, batch_size: int) -> Iterator[Batch]:
+def _batches_of(contents: Contents, batch_size: int) -> Iterator[Batch]:
     if contents.numbered:
         return iter(contents.inputs)
     x = contents.inputs
@@ -294,19 +257,12 @@ def _batches_of(contents: Any, batch_size: int) -> Iterator[Batch]:
 
 
 class Parts:
-    """The files that workers have written and those that are missing.
-
-    Args:
-        out: the folder of the files.
-        blocks: the run and its blocks.
-        executor: runs the work.
-
-    """
+    """The files that workers have written and those that are missing."""
 
     def __init__(self, out: Path, blocks: BlockPlan, executor: Executor) -> None:
         plan = blocks.plan
         method = plan.job.method
-        if blocks.shards and method.epochs is None:
+        if blocks.of_files and method.epochs is None:
             method = replace(method, epochs=1)
         self.out = out
         self.evidence: Evidence = plan.job.method.empty_evidence()
@@ -317,11 +273,11 @@ class Parts:
         self._executor = executor
         self._work = CollectWork(
             method_for_blocks(method, len(blocks.blocks)),
-            _sent_models(plan),
+            method_models(plan, _sent(plan)),
             sendable(blocks.source),
             plan.batch_size,
             out,
-            None if blocks.shards else len(plan.order),
+            None if blocks.of_files else len(plan.order),
         )
         self._prepare()
 
@@ -336,7 +292,12 @@ class Parts:
         sweep(self.out)
         content = {"format": "pseudocal-parts", "format_version": 1, "run": self._blocks.key}
         save_json(record, content)
-        self._remove_damaged()
+        classes = self._blocks.first_logits().shape[1] if self.there else 0
+        for number in self.there:
+            try:
+                self._check(number, classes)
+            except Exception:  # a damaged archive may raise anything
+                self.path(number).unlink()
 
     def _check_folder(self, record: Path) -> None:
         """Refuse a folder of somebody else: it is removed in the end."""
@@ -349,33 +310,36 @@ class Parts:
         if found and record not in found:
             raise OutputError(f"{self.out} is not a folder of pseudocal: move it away")
 
-    def _remove_damaged(self) -> None:
-        """Remove parts that no worker could have written: they are collected again."""
-        if not self.there:
-            return
-        plan = self._blocks.plan
-        first = plan.inputs.read(int(self._blocks.probe[0]))[None]
-        classes = as_logits_of(plan.job, plan.model)(first).shape[1]
-        seconds = [each for each in self._work.models[1] if not isinstance(each, Surrogate)]
-        for number in self.there:
-            try:
-                self._unreadable(number)
-                check_part(
-                    self.columns(number),
-                    self._packed(number),
-                    self._rows(number),
-                    classes,
-                    len(seconds),
-                )
-            except Exception:  # a damaged archive may raise anything
-                self.path(number).unlink()
-
-    def _rows(self, number: int) -> NDArray[np.intp] | None:
-        """The numbers of the inputs of a block; None if they have not been counted."""
+    def _check(self, number: int, classes: int) -> None:
+        """Refuse a part that no worker could have written."""
+        self._unreadable(number)
+        columns = self.columns(number)
+        packed = self._packed(number)
+        rows = columns["rows"]
         block = self._blocks.blocks[number]
-        if not isinstance(block, InputBlock):
-            return None
-        return np.concatenate([batch.rows for batch in block.batches])
+        expected = np.arange(rows.size)
+        if isinstance(block, InputBlock):
+            expected = np.concatenate([batch.rows for batch in block.batches])
+        whole = rows.dtype.kind == "i" and rows.ndim == 1 and rows.size > 0
+        if not whole or len(np.unique(rows)) < len(rows) or not np.isin(rows, expected).all():
+            raise InputError("the rows of a part are not those of its block")
+        of_pixels = "at" in columns
+        logits = {name: column for name, column in columns.items() if name != "rows"}
+        if of_pixels:
+            sample = PixelSample(**logits)
+            sample.check("a part", len(rows))
+            logits = {"logits": sample.logits}
+            rows = sample.at
+        else:
+            seconds = sum(not isinstance(each, Surrogate) for each in self._work.models[1:])
+            if set(logits) != {"logits", *(SECOND.format(i) for i in range(seconds))}:
+                raise InputError(f"a part has the arrays {', '.join(columns)}")
+        for each in logits.values():
+            if each.dtype.kind != "f" or each.shape != (len(rows), classes):
+                raise InputError(f"a part has logits of {each.dtype} and shape {each.shape}")
+            check_rows(each)
+        if packed:
+            check_packed(packed, classes, of_pixels=of_pixels)
 
     def path(self, number: int) -> Path:
         """The file of a block."""
@@ -411,33 +375,34 @@ class Parts:
                     self.unreadable.update(self._unreadable(number))
                 yield number
 
-    def _unreadable(self, number: int) -> dict[str, str]:
+    @contextmanager
+    def _open(self, number: int) -> Iterator[Any]:
         with self.path(number).open("rb") as file, np.load(file, allow_pickle=False) as part:
-            found: dict[str, str] = convert(
-                json.loads(str(part[UNREADABLE])), dict[str, str], "the unreadable inputs of a part"
-            )
+            yield part
+
+    def _unreadable(self, number: int) -> dict[str, str]:
+        with self._open(number) as part:
+            text = str(part[UNREADABLE])
+        found: dict[str, str] = convert(
+            json.loads(text), dict[str, str], "the unreadable inputs of a part"
+        )
         return found
 
     def _is_there(self, number: int, work: CollectWork) -> bool:
         """Whether a block has a file, with evidence if that is needed."""
         if not self.path(number).exists():
             return False
-        if not work.mixed:
-            return True
-        with self.path(number).open("rb") as file, np.load(file, allow_pickle=False) as part:
-            return any(name.startswith(PACKED) for name in part.files)
+        with self._open(number) as part:
+            return not work.mixed or any(name.startswith(PACKED) for name in part.files)
 
-    def _packed(self, number: int) -> dict[str, NDArray[Any]]:
-        with self.path(number).open("rb") as file, np.load(file, allow_pickle=False) as part:
-            return {
-                name.removeprefix(PACKED): part[name]
-                for name in part.files
-                if name.startswith(PACKED)
-            }
+    def _packed(self, number: int) -> Packed:
+        with self._open(number) as part:
+            names = [name for name in part.files if name.startswith(PACKED)]
+            return {name.removeprefix(PACKED): part[name] for name in names}
 
     def columns(self, number: int) -> dict[str, NDArray[Any]]:
         """The predictions of a block."""
-        with self.path(number).open("rb") as file, np.load(file, allow_pickle=False) as part:
+        with self._open(number) as part:
             names = [name for name in part.files if not name.startswith(PACKED)]
             return {name: part[name] for name in names if name != UNREADABLE}
 
@@ -447,98 +412,41 @@ class Parts:
         return [i for i in range(len(self._blocks.blocks)) if self.path(i).exists()]
 
 
-def check_part(
-    columns: dict[str, NDArray[Any]],
-    packed: Packed,
-    rows: NDArray[np.intp] | None,
-    classes: int,
-    seconds: int,
-) -> None:
-    """Refuse a part that no worker could have written.
-
-    Args:
-        columns: what the part consists of beside its evidence.
-        packed: its evidence; empty if nothing was mixed.
-        rows: the numbers of the inputs of the block; None if they have not been counted.
-        classes: the number of classes.
-        seconds: the number of second models.
-
-    """
-    numbers = columns["rows"]
-    expected = np.arange(numbers.size) if rows is None else rows
-    whole = numbers.dtype.kind == "i" and numbers.ndim == 1 and numbers.size > 0
-    if not whole or len(np.unique(numbers)) < len(numbers) or not np.isin(numbers, expected).all():
-        raise InputError("the rows of a part are not those of its block")
-    of_pixels = "at" in columns
-    if of_pixels:
-        of_part = {name: column for name, column in columns.items() if name != "rows"}
-        sample = PixelSample(**of_part)
-        _check_part_logits(sample.logits, len(sample.at), classes)
-        sample.check("a part", len(numbers))
-    else:
-        others = {SECOND.format(i) for i in range(seconds)}
-        if set(columns) != {"rows", "logits"} | others:
-            raise InputError(f"a part has the arrays {', '.join(columns)}")
-        for name in ("logits", *others):
-            _check_part_logits(columns[name], len(numbers), classes)
-    if packed:
-        check_packed(packed, classes, of_pixels=of_pixels)
-
-
-def _check_part_logits(logits: NDArray[Any], rows: int, classes: int) -> None:
-    if logits.dtype.kind != "f" or logits.shape != (rows, classes):
-        raise InputError(f"a part has logits of {logits.dtype} and shape {logits.shape}")
-    check_rows(logits)
-
-
-def _sent_models(plan: Plan) -> tuple[Any, list[Any]]:
-    """The model and the second models as the workers use them."""
+def _sent(plan: Plan) -> list[Any]:
+    """The models, each to be opened by the workers themselves."""
     job = plan.job
+    settings = reading_options(job) | {"classes": plan.classes, "device": job.device}
     names = (job.model, *opinion_names(job.second_opinion, job.data))
-    sent: list[Any] = [_sent(name, plan) for name in names]
-    if plan.views is not None:
-        sent = plan.views.split(*sent)
-    first, *seconds = sent
-    opinions = [
-        as_opinion(model, each) for model, each in zip(plan.second_models, seconds, strict=True)
-    ]
-    return first, opinions
+    paths = [str(Path(name).resolve()) if Path(name).exists() else name for name in names]
+    return [model_file(path, **settings) for path in paths]
 
 
-def _sent(name: str, plan: Plan) -> Deferred:
-    """A model that each worker opens for itself."""
-    path = str(Path(name).resolve()) if Path(name).exists() else name
-    settings = reading_options(plan.job) | {"classes": plan.classes}
-    return model_file(path, device=plan.job.device, **settings)
-
-
-def _join(parts: Parts, blocks: BlockPlan, folder: Path, duration: float) -> RunRecord:
-    """Write the logits of all blocks into one run, and return its record."""
+def _join(parts: Parts, blocks: BlockPlan, folder: Path, started: float) -> Run:
+    """Write the logits of all blocks into one run."""
     plan = blocks.plan
     counts = {number: len(parts.columns(number)["rows"]) for number in parts.there}
     if not any(counts.values()):
         raise InputError("no input could be predicted")
-    if blocks.shards:
+    starts = dict.fromkeys(counts, 0)
+    total = len(plan.inputs)
+    names = None
+    if blocks.of_files:
         order = sorted(counts, key=lambda number: blocks.blocks[number].name)
         starts = dict(zip(order, np.cumsum([0, *(counts[i] for i in order)]), strict=False))
         total = sum(counts.values())
-    else:
-        starts = dict.fromkeys(counts, 0)
-        total = len(plan.inputs)
+        names = [f"{blocks.blocks[n].name}:{i}" for n in order for i in range(counts[n])]
     writer = LogitWriter(folder, total)
     samples = []
     sampled = []
-    second_models = 0
     for number in counts:
         columns = parts.columns(number)
         rows = columns.pop("rows") + starts[number]
         if "at" in columns:
             samples.append(PixelSample(**columns))
             sampled.append(rows)
-            writer.mark(rows)
+            writer.write(rows)
         elif len(rows):
-            second_models = len(columns) - 1
-            others = (columns[SECOND.format(i)] for i in range(second_models))
+            others = (columns[SECOND.format(i)] for i in range(len(columns) - 1))
             writer.write(rows, columns["logits"], *others)
     rows = writer.finish()
     if samples:
@@ -546,30 +454,27 @@ def _join(parts: Parts, blocks: BlockPlan, folder: Path, duration: float) -> Run
         predict = as_logits_of(plan.job, plan.model)
         first = (np.asarray(predict(plan.inputs.read(int(i))[None])[0]) for i in rows[:SHOWN_MAPS])
         save_pixels(folder, sample, [small_maps(image, None) for image in first])
-    kind = "files" if blocks.shards else "blocks of inputs"
-    count = f"{len(blocks.blocks):,} {kind}"
-    if blocks.shards:
-        names = [f"{blocks.blocks[n].name}:{i}" for n in order for i in range(counts[n])]
-        record = replace(record_of(plan, np.arange(0), duration), names=tuple(names))
-    else:
-        record = record_of(plan, rows, duration)
-    about = replace(
-        record.data,
+    count = f"{len(blocks.blocks):,} {'files' if blocks.of_files else 'blocks of inputs'}"
+    probe = blocks.probe[:PROBED]
+    return finish_run(
+        plan,
+        folder,
+        parts.evidence,
+        rows,
+        started=started,
+        probe_rows=[] if blocks.of_files else probe.tolist(),
+        probe_inputs=np.stack([plan.inputs.read(int(i)) for i in probe]),
+        names=names,
+        settings={
+            "blocks": len(blocks.blocks),
+            "blocks_used": parts.merged - len(parts.skipped.why),
+        },
         inputs=total,
-        used=len(rows),
         preparation=f"{plan.data.preparation}; in {count}",
         unreadable=tuple(parts.unreadable.why.items()),
         skipped=tuple(parts.skipped.why.items()),
         blocks=count,
     )
-    settings = {
-        "batch_size": plan.batch_size,
-        "blocks": len(blocks.blocks),
-        "blocks_used": parts.merged - len(parts.skipped.why),
-        **recorded_settings(plan.job),
-    }
-    probe = () if blocks.shards else tuple(np.searchsorted(rows, blocks.probe[:PROBED]).tolist())
-    return replace(record, data=about, settings=settings, second_models=second_models, probe=probe)
 
 
 # ------------------------------------------------------------------------------ the plan
@@ -585,24 +490,11 @@ def plan_blocks(job: Job, models: Models) -> BlockPlan:
     files = files_of_rows(job.data)
     if files:
         return _plan_shards(job, models, files)
-    model, *seconds = models
-    data = remote_images(job, model) if "://" in job.data else open_data(job, model)
-    if data.not_mixed is not None:
-        raise InputError(
-            f"{job.data} cannot be mixed, so a cluster has nothing to do", setting="ray"
-        )
-    inputs = data.inputs
-    if isinstance(inputs, ImageSet):
-        paths = [path.resolve() for path in inputs.paths]
-        inputs = replace(inputs, paths=paths, root=inputs.root.resolve())
-        data = replace(data, inputs=inputs)
-    order = input_order(job, len(inputs))
-    size = batch_size_for(job, model, inputs)
-    views = views_of(job, models, inputs)
-    plan = Plan(job, model, tuple(seconds), data, order, size, views=views)
-    rows = row_blocks(order, size)
+    made = plan(job, models)
+    rows = row_blocks(made.order, made.batch_size)
     blocks = [InputBlock(block.batches, block.name) for block in rows]
-    return BlockPlan(plan, blocks, plan.read_by_models, False, _readable(inputs, order))
+    readable = _readable(made.inputs.read, made.order[:100].tolist(), SHOWN_MAPS, "inputs")
+    return BlockPlan(made, blocks, made.read_by_models, np.sort(list(readable)))
 
 
 def _plan_shards(job: Job, models: Models, files: list[str]) -> BlockPlan:
@@ -617,63 +509,47 @@ def _plan_shards(job: Job, models: Models, files: list[str]) -> BlockPlan:
     columns = job.features or model.expects.columns
     dtype = model.expects.dtype or "float32"
     found = shards(absolute, field=job.field, columns=columns, dtype=dtype)
-    few = _first_rows(found)
+    few = next(iter(_readable(Shard.read, found[:10], 1, "files").values()))[:4]
     inputs = ArraySet(few, str(few.dtype))
     views_of(job, models, inputs)  # which refuses a second model that takes other rows
     data = Data(inputs, f"{len(found):,} files of rows, unchanged")
     rows = np.arange(len(few))
     size = batch_size_for(job, model, inputs)
-    plan = Plan(job, model, tuple(seconds), data, rows, size)
+    made = Plan(job, model, tuple(seconds), data, rows, size)
     shuffled = [found[i] for i in block_order(job.method.seed, len(found))]
-    return BlockPlan(plan, shuffled, None, True, rows)
+    return BlockPlan(made, shuffled, None, rows)
 
 
-def _first_rows(found: Sequence[Shard]) -> NDArray[Any]:
-    """A few rows from the first file that can be read."""
+def _readable(
+    read: Callable[[Any], NDArray[Any]], tried: Sequence[Any], enough: int, what: str
+) -> dict[Any, NDArray[Any]]:
+    """A few things that can be read here; the workers count those that cannot."""
+    found = dict[Any, NDArray[Any]]()
     problem: Exception | None = None
-    for shard in found[:10]:
-        try:
-            return shard.read()[:4]
-        except (InputError, OSError) as error:
-            problem = problem or error
-    tried = len(found[:10])
-    raise InputError(
-        f"none of the first {tried} files can be read, the first: {problem}"
-    ) from problem
-
-
-def _readable(inputs: InputSet, order: NDArray[np.intp]) -> NDArray[np.intp]:
-    """A few inputs that can be read here; the workers count those that cannot."""
-    found = list[int]()
-    problem: Exception | None = None
-    for i in order[:100].tolist():
-        if len(found) == SHOWN_MAPS:
+    for each in tried:
+        if len(found) == enough:
             break
         try:
-            inputs.read(i)
+            found[each] = read(each)
         except MissingExtraError:
             raise
         except Exception as error:  # decoders may raise anything on a broken file
             problem = problem or error
-        else:
-            found.append(i)
     if not found:
-        tried = len(order[:100])
         raise InputError(
-            f"none of the first {tried} inputs can be read, the first: {problem}"
+            f"none of the first {len(tried)} {what} can be read, the first: {problem}"
         ) from problem
-    return np.sort(found)
+    return found
 
 
 def _check_first(blocks: BlockPlan) -> None:
     """Check the settings against the model's outputs for one input, before workers start."""
-    plan = blocks.plan
-    if not plan.job.classes and plan.job.labels is None:
+    job = blocks.plan.job
+    if not job.classes and job.labels is None:
         return
-    first = plan.inputs.read(int(blocks.probe[0]))[None]
-    logits = as_logits_of(plan.job, plan.model)(first)
+    logits = blocks.first_logits()
     groups = None
     if logits.ndim == 4:
         logits = logits[:, :, 0, 0]
         groups = np.zeros(1, dtype=np.int64)
-    plan.check(Labelled(logits, logits.argmax(axis=1), groups=groups))
+    blocks.plan.check(Labelled(logits, logits.argmax(axis=1), groups=groups))

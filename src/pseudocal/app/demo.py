@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from pseudocal.app.collect import Models
 from pseudocal.app.job import Job
 from pseudocal.app.labelling import label
 from pseudocal.app.models.model import Expects, OpenModel
@@ -53,50 +52,28 @@ GROUND_TRUTH = "ground_truth.csv"
 
 @dataclass(frozen=True)
 class Demo:
-    """The settings of the demo.
-
-    Attributes:
-        out: the folder for all results.
-        dataset: the data set.
-        source: the labelled domain to train on.
-        target: the domain to adapt to and calibrate on.
-        methods: the adaptation methods; the reliability diagrams are drawn for the last one.
-        backbone: the name of the backbone.
-        iterations: the number of training steps.
-        rows: the number of images to use of each domain; None for all.
-        quiet: whether to show no progress.
-
-    """
+    """The settings of the demo."""
 
     out: Path
     dataset: str = "emoji"
-    source: str = "noto"
-    target: str = "fluent"
-    methods: tuple[str, ...] = ("source-only", "mcc")
+    source: str = "noto"  # the labelled domain to train on
+    target: str = "fluent"  # the domain to adapt to and calibrate on
+    methods: tuple[str, ...] = ("source-only", "mcc")  # diagrams are drawn for the last one
     backbone: str = "efficientnet-lite0"
     iterations: int = 1000
-    rows: int | None = None
+    rows: int | None = None  # images to use of each domain; None for all
     quiet: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """One model on the target.
+    """One model on the target."""
 
-    Attributes:
-        method: the adaptation method.
-        logits: the logits of the target.
-        labels: the labels of the target, for the comparison only.
-        calibrations: the calibrations by name.
-        folder: the folder of the report.
-
-    """
-
-    method: str
+    method: str  # the adaptation method
     logits: Logits
-    labels: NDArray[np.int64]
+    labels: NDArray[np.int64]  # for the comparison only
     calibrations: dict[str, Calibration]
-    folder: Path
+    folder: Path  # of the report
 
 
 # ------------------------------------------------------------------------------ training
@@ -126,15 +103,23 @@ def _show(
     demo: Demo, method: str, source: Domain, target: Domain, shared: Features | None
 ) -> Shown:
     """Train a model and a second opinion, and calibrate the model with the help of the other."""
-    without = f"without the labels of {demo.target}, from two seeds"
-    _say(demo, f"{method}: training on {demo.source}, {without}")
+    labels = f"without the labels of {demo.target}"
+    _say(demo, f"{method}: training on {demo.source}, {labels}, from two seeds")
     runs = [_train(demo, method, seed, source, target) for seed in (0, 1)]
     models = tuple(_opened(run, target, shared) for run in runs)
     folder = demo.out / method
-    images = f"{len(target):,} images of {demo.target}"
-    _say(demo, f"{method}: calibrating on {images} without labels")
-    _calibrate(demo, models, runs, folder, PseudoCal())
-    _calibrate(demo, models, runs, folder / "mixup", PseudoCal(estimator="mixup"))
+    _say(demo, f"{method}: calibrating on {len(target):,} images of {demo.target} without labels")
+    job = Job(
+        model=str(runs[0].out),
+        second_opinion=str(runs[1].out),
+        data=str(demo.out / IMAGES),
+        out=folder,
+        method=PseudoCal(),
+        ground_truth=demo.out / GROUND_TRUTH,
+    )
+    run_steps(calibrate_steps(job, models))
+    mixup = replace(job, out=folder / "mixup", method=PseudoCal(estimator="mixup"))
+    run_steps(calibrate_steps(mixup, models))
     with np.load(runs[0].source_val, allow_pickle=False) as held_out:
         validation = Labelled(held_out["logits"], held_out["labels"])
     logits = np.array(Run.open(folder).logits)
@@ -188,19 +173,13 @@ def _train(demo: Demo, method: str, seed: int, source: Domain, target: Domain) -
 
 
 def _opened(run: Trained, target: Domain, shared: Features | None) -> OpenModel:
-    """Wrap a trained network as `calibrate` would open it from a file.
-
-    It normalises images itself.
-    """
+    """Wrap a trained network, which normalises images itself, as if opened from a file."""
     network = run.load()
+    itself = {"scale": 1.0, "mean": (0.0,), "std": (1.0,)}
     return OpenModel(
         kind="network",
         predict=as_predictor(network) if shared is None else _above(network, shared),
-        expects=Expects(
-            target.inputs.shape[1:],
-            "float32",
-            preprocessing={"scale": 1.0, "mean": (0.0,), "std": (1.0,)},
-        ),
+        expects=Expects(target.inputs.shape[1:], "float32", preprocessing=itself),
         classes=target.classes,
         notes=(f"trained by pseudocal in {run.out}",),
     )
@@ -210,20 +189,6 @@ def _above(network: Network, features: Features) -> Callable[[Any], Logits]:
     """Predict with the head of a network above a frozen backbone that it shares with others."""
     top = Network(nn.Identity(), network.head).eval()
     return lambda images: predict_arrays(top, Tensors(features(images)))["logits"]
-
-
-def _calibrate(
-    demo: Demo, models: Models, runs: list[Trained], folder: Path, method: PseudoCal
-) -> None:
-    job = Job(
-        model=str(runs[0].out),
-        second_opinion=str(runs[1].out),
-        data=str(demo.out / IMAGES),
-        out=folder,
-        method=method,
-        ground_truth=demo.out / GROUND_TRUTH,
-    )
-    run_steps(calibrate_steps(job, models))
 
 
 # ------------------------------------------------------------------------------ results
@@ -265,12 +230,8 @@ def lines_of(demo: Demo, shown: Sequence[Shown]) -> list[str]:
     diagrams = demo.out / "reliability.svg"
     draw_reliability(adapted, f"{adapted.method}, {demo.source} to {demo.target}", diagrams)
     compared = {each.method: compare(each) for each in shown}
-    images = f"{len(adapted.labels):,} images"
-    lines = [
-        f"trained on {demo.source}, used on {demo.target}: {images}, labels used for the "
-        "comparison only",
-        "",
-    ]
+    used = f"used on {demo.target}: {len(adapted.labels):,} images"
+    lines = [f"trained on {demo.source}, {used}, labels used for the comparison only", ""]
     for each in shown:
         lines += [*table_lines(each, compared[each.method]), ""]
     lines += [*lesson_lines(compared), "", *labelled_lines(adapted), ""]
@@ -325,11 +286,10 @@ def labelled_lines(each: Shown) -> Iterator[str]:
             labels = LabelSample(rows[:n], each.labels[rows[:n]])
             found = found.refined(each.logits, labels)
         error = ece(Outcomes.from_logits(found(each.logits[others]), each.labels[others]))
-        measured = ""
-        if found.measured is not None:
-            measured = f", accuracy {found.measured.accuracy.value:.0%}"
         result = f"T = {found.temperature:.2f}, ECE {error:.1%}, verdict: {found.verdict}"
-        yield f"  {n:2} labels: {result}{measured}"
+        if found.measured is not None:
+            result += f", accuracy {found.measured.accuracy.value:.0%}"
+        yield f"  {n:2} labels: {result}"
     yield f"  (ECE on the {len(others):,} images without a label.)"
     yield f"  label yourself: open {label(each.folder, 20)}, save labels.csv, then"
     yield f"  pseudocal refine {each.folder} labels.csv"
@@ -341,20 +301,11 @@ def outcomes(each: Shown, name: str) -> Outcomes:
 
 
 def draw_reliability(each: Shown, title: str, path: Path) -> None:
-    """Draw reliability diagrams side by side.
-
-    Accuracy against confidence, and the fraction of predictions per bin.
-    """
+    """Draw accuracy against confidence side by side, above the fraction of predictions per bin."""
     found = {name: Reliability.of(outcomes(each, name)) for name in each.calibrations}
     plt = pyplot()
-    figure, axes = plt.subplots(
-        2,
-        len(found),
-        figsize=(3.2 * len(found), 4.4),
-        sharex=True,
-        height_ratios=[4, 1],
-        squeeze=False,
-    )
+    size = (3.2 * len(found), 4.4)
+    figure, axes = plt.subplots(2, len(found), figsize=size, sharex=True, height_ratios=[4, 1])
     for (name, r), (top, bottom) in zip(found.items(), axes.T, strict=True):
         low, high = r.accuracy_interval()
         some = r.count > 0
@@ -362,13 +313,8 @@ def draw_reliability(each: Shown, title: str, path: Path) -> None:
         top.plot([0, 1], [0, 1], color="0.6", lw=1)
         top.errorbar(r.confidence[some], r.accuracy[some], bars, fmt="o", ms=4, capsize=2)
         top.set(title=f"{name}\nECE {r.ece:.1%}", ylim=(0, 1.02), xlim=(0, 1.02))
-        bottom.bar(
-            r.edges[:-1],
-            r.count / r.count.sum(),
-            width=np.diff(r.edges),
-            align="edge",
-            edgecolor="white",
-        )
+        fractions = r.count / r.count.sum()
+        bottom.bar(r.edges[:-1], fractions, np.diff(r.edges), align="edge", edgecolor="white")
         bottom.set(xlabel="confidence")
     axes[0, 0].set(ylabel="accuracy")
     axes[1, 0].set(ylabel="fraction")

@@ -49,12 +49,13 @@ def explain(error: BaseException) -> tuple[int, str]:
     >>> explain(InputError("the images have no size", setting="size", value="(224, 224)"))
     (3, 'the images have no size; pass --size HEIGHTxWIDTH')
     """
-    text = one_paragraph(str(error)) or type(error).__name__
+    message = with_flag(error) if isinstance(error, InputError) else str(error)
+    text = " ".join(message.split()) or type(error).__name__
     notes = [note for note in getattr(error, "__notes__", ()) if note.startswith(MODEL_FAILED)]
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED, "interrupted"
     if isinstance(error, InputError):
-        return INPUT, one_paragraph(with_flag(error))
+        return INPUT, text
     if isinstance(error, MissingExtraError):
         return MISSING, text
     if isinstance(error, OutputError) or getattr(error, "errno", None) in DISK_ERRORS:
@@ -67,11 +68,6 @@ def explain(error: BaseException) -> tuple[int, str]:
         return INPUT, text
     bug = f"unexpected {type(error).__name__}: {text[:300]} (run again with --debug and report it)"
     return BUG, bug
-
-
-def one_paragraph(text: str) -> str:
-    """A text without line breaks."""
-    return " ".join(text.split())
 
 
 def with_flag(error: InputError) -> str:

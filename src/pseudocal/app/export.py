@@ -27,15 +27,7 @@ def why_not_exported(run: Run, calibration: Calibration, model: OpenModel) -> st
 
 
 def export(run: Run, calibration: Calibration, model: OpenModel, folder: Path) -> tuple[str, ...]:
-    """Write the model with the temperature inside, check it, and return the names of its files.
-
-    Args:
-        run: the run, with two inputs to check the file on.
-        calibration: the calibration.
-        model: the open model.
-        folder: where to write it.
-
-    """
+    """Write the model with the temperature inside, check it, and return the names of its files."""
     if model.export is None or not _is_fitted(calibration):
         return ()
     if why_not_exported(run, calibration, model) is not None:
@@ -71,10 +63,9 @@ def reopen_model(run: Run, *, trust: bool, device: str) -> OpenModel | None:
         raise InputError(
             f"the model {name} does not take the inputs of {PROBE}: {one_line(error)}"
         ) from error
-    scale = max(1.0, float(np.ptp(collected)))
-    if found.shape != collected.shape or not np.allclose(
-        found, collected, rtol=1e-3, atol=1e-3 * scale
-    ):
+    most = 1e-3 * max(1.0, float(np.ptp(collected)))
+    same_shape = found.shape == collected.shape
+    if not same_shape or not np.allclose(found, collected, rtol=1e-3, atol=most):
         raise InputError(
             f"{name} has changed since it was calibrated: it predicts {found[0]} instead of "
             f"{collected[0]} for an input; calibrate it again"

@@ -57,50 +57,13 @@ class ImageSettings(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Job:
-    """The settings of a run.
+    """The settings of a run: the arguments of `calibrate`, and where they came from.
 
     Attributes:
-        model: a model file, a Hugging Face folder, `hf:owner/name`, or `module:function`.
-        data: a folder or list of images, an array or a table; with `ray` also files of rows, a
-            pattern or an address.
-        out: the folder for the results.
         method: the settings of the calibration. Inputs are shuffled and paired within batches, and
             a temperature that should not be applied is replaced by T = 1.
-        second_opinion: another model of the same classes, named like `model`, or several of them;
-            None for none. "surrogate" or "surrogate:BACKBONE" is a surrogate of the model's own
-            predictions, "zero-shot:FOLDER" a CLIP or SigLIP that is told the class names.
-        trust: whether the files of the models may run code.
         job_file: the file that the settings were read from; None if the user gave them. Code that a
             file names needs `trust`.
-        architecture: the network of a state dict, such as "resnet50"; None if no model is one.
-        preprocessing: how images are prepared, as far as the user says.
-        second_preprocessing: the same for second models, where it differs from the model and their
-            files do not say.
-        logits_tensor: the name of the model output that holds the logits; None if there is only
-            one output.
-        output_type: whether the model returns "logits" or "probabilities"; None for logits, refused
-            if they look like probabilities.
-        binary: whether the model returns one number per input, for the second of two classes.
-        features: the columns of a table to use; None for all.
-        text: the column of texts of a table, for a model that takes texts; None for `text`.
-        field: the name of the array to use if an .npz file holds several.
-        classes: the class names; empty for those of the model.
-        ground_truth: the true classes, a file or a folder of masks, for evaluation only.
-        device: the device the models run on: "cpu", "cuda", "cuda:1", ...
-        workers: the number of threads that read inputs, or of workers of a cluster; 0 for one per
-            core.
-        batch_size: inputs per forward pass; None for the default, or for a segmentation model as
-            many as fit into memory.
-        max_samples: the largest number of inputs to use, drawn at random; None for all.
-        max_bad: the fraction of inputs that may be unreadable.
-        predict: after an early stop, predict "all" inputs or only those already "seen".
-        table: the format of the predictions, "parquet" or "csv"; None for parquet if pyarrow is
-            installed.
-        keep_logits: whether to keep the run, which `label` and `refine` need.
-        labels: a file of labels that a person gave to the inputs of the labelling page.
-        sampling: how these inputs were drawn: "stratified" by `label`, or "random" by someone else.
-        ray: the address of a Ray cluster, or "local" to start one on this machine; None to run in
-            this process.
 
     """
 
@@ -160,18 +123,10 @@ class Note:
 
 @dataclass(frozen=True)
 class Tick:
-    """Progress.
+    """Progress."""
 
-    Attributes:
-        what: the name of the phase, such as "calibrating".
-        done: how many more are done since the last tick.
-        total: how many there are in all.
-        unit: what is counted.
-
-    """
-
-    what: str
-    done: int
+    what: str  # the name of the phase, such as "calibrating"
+    done: int  # since the last tick
     total: int
     unit: str = "inputs"
 
@@ -207,9 +162,7 @@ def read_job(path: Path, *, out: Path | None = None, trust: bool = False) -> Job
         )
     if job.ray not in (None, "local") and not trust:
         raise UntrustedError(
-            f"{path} names the cluster {job.ray}, which could run code here: give your consent",
-            setting="trust",
-            value="True",
+            f"{path} names the cluster {job.ray}, which could run code here: give your consent"
         )
     return job
 
@@ -237,14 +190,7 @@ def _refuse_unknown(given: dict[str, Any], known: dict[str, Any], what: str) -> 
 
 
 def write_job(job: Job, path: Path, *, assumed: tuple[str, ...] = ()) -> None:
-    """Write a job as TOML, with absolute paths.
-
-    Args:
-        job: the settings, with all that was found out in their places.
-        path: the file.
-        assumed: settings that neither the user nor the model gave, for a comment.
-
-    """
+    """Write a job as TOML, with absolute paths."""
     comment = f"# assumed, not given: {', '.join(assumed)}\n" if assumed else ""
     with replacing(path) as aside:
         aside.write_text(comment + tomli_w.dumps(job_content(job)), encoding="utf-8")

@@ -13,7 +13,6 @@ import numpy as np
 
 from pseudocal.app.inputs.tables import NUMBER, check_regular, plain_cell
 from pseudocal.app.job import Sampling
-from pseudocal.app.report.labelling import NOT_A_CLASS, label_texts
 from pseudocal.app.run import Run, pixel_name
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.labels import (
@@ -24,6 +23,7 @@ from pseudocal.calibrators.labels import (
     rows_to_label,
 )
 
+NOT_A_CLASS = ("cannot tell", "none of these")  # labels that are no class
 NO_CLASS = dict(zip(NOT_A_CLASS, (CANNOT_TELL, NONE_OF_THESE), strict=True))
 OTHER_LABELS = " and ".join(f'"{label}"' for label in NOT_A_CLASS) + " are allowed too"
 SEPARATORS = (",", ";", "\t")
@@ -34,18 +34,11 @@ NAMES_SHOWN = 3
 
 @dataclass(frozen=True)
 class LabelLine:
-    """One line of a labels file.
+    """One line of a labels file."""
 
-    Attributes:
-        line: its number, from one.
-        name: the input, as the predictions call it; of a pixel, its `pixel_name`.
-        text: what is written as the label.
-
-    """
-
-    line: int
-    name: str
-    text: str
+    line: int  # from one
+    name: str  # the input, as the predictions call it; of a pixel, its `pixel_name`
+    text: str  # what is written as the label
 
 
 def label_columns(*, pixels: bool) -> tuple[str, ...]:
@@ -128,9 +121,7 @@ def _name(file: str, *spot: str) -> str:
 def read_label_lines(
     path: Path, names: Sequence[str], classes: Sequence[str], *, pixels: bool = False
 ) -> list[tuple[LabelLine, int]]:
-    """Each label with its class, `CANNOT_TELL` or `NONE_OF_THESE`.
-
-    Lines without a label are left out.
+    """Each label with its class, `CANNOT_TELL` or `NONE_OF_THESE`; lines without one are skipped.
 
     Args:
         path: a table with the columns `file` and `label`, and `y` and `x` of pixels.
@@ -146,40 +137,34 @@ def read_label_lines(
     found: dict[str, tuple[LabelLine, int]] = {}
     problems = []
     hints = {}
-    for given in (one for one in label_lines(path, pixels=pixels) if one.text):
+    for given in label_lines(path, pixels=pixels):
+        if not given.text:
+            continue
+        where = f"line {given.line}: "
         name = known.find(given.name)
-        label = _label(given.text, labels)
         if name is None:
-            problems.append(f"line {given.line}: {given.name[:80]!r}, which is no {what}")
+            problems.append(f"{where}{given.name[:80]!r}, which is no {what}")
             hints["names"] = f". They are called {_listed(names, NAMES_SHOWN)}"
-        elif label is None:
-            problems.append(
-                f"line {given.line}: {given.text[:80]!r}, which is no class of the model"
-            )
-            hints["classes"] = (
-                f". The classes are {_listed(classes, CLASSES_SHOWN)}; {OTHER_LABELS}"
-            )
-        elif name in found:
-            other = found[name][0]
-            how = (
-                "again"
-                if found[name][1] == label
-                else f"as {given.text[:80]!r} and not {other.text[:80]!r}"
-            )
-            problems.append(
-                f"line {given.line}: {name[:80]!r} {how}, which line {other.line} has already"
-            )
-        else:
-            found[name] = (LabelLine(given.line, name, given.text), label)
+            continue
+        label = _label(given.text, labels)
+        if label is None:
+            problems.append(f"{where}{given.text[:80]!r}, which is no class of the model")
+            classes_shown = _listed(classes, CLASSES_SHOWN)
+            hints["classes"] = f". The classes are {classes_shown}; {OTHER_LABELS}"
+            continue
+        if name in found:
+            other, before = found[name]
+            how = "again"
+            if before != label:
+                how = f"as {given.text[:80]!r} and not {other.text[:80]!r}"
+            problems.append(f"{where}{name[:80]!r} {how}, which line {other.line} has already")
+            continue
+        found[name] = (LabelLine(given.line, name, given.text), label)
+    if len(problems) > PROBLEMS_SHOWN:
+        problems[PROBLEMS_SHOWN:] = [f"and {len(problems) - PROBLEMS_SHOWN} more"]
     if problems:
-        more = (
-            f"; and {len(problems) - PROBLEMS_SHOWN} more" if len(problems) > PROBLEMS_SHOWN else ""
-        )
-        listed = "; ".join(problems[:PROBLEMS_SHOWN])
-        hint = "".join(hints.values())
-        raise InputError(
-            f"expected one label for each input that has any in {path}, got {listed}{more}{hint}"
-        )
+        got = "; ".join(problems) + "".join(hints.values())
+        raise InputError(f"expected one label for each input that has any in {path}, got {got}")
     if not found:
         raise InputError(f"expected at least one label in {path}, got none")
     return list(found.values())
@@ -188,14 +173,9 @@ def read_label_lines(
 def check_label_file(
     path: Path, names: Sequence[str] | None, classes: Sequence[str], count: int
 ) -> None:
-    """Refuse a labels file before a long run, as far as its inputs are known.
+    """Refuse a labels file before a long run.
 
-    Args:
-        path: the file.
-        names: the names of the inputs; None if labels are of pixels, which are not drawn yet.
-        classes: the names of the classes, as far as they have names.
-        count: the number of classes.
-
+    There are no names of inputs if labels are of pixels, which are not drawn yet.
     """
     if names is None:
         label_lines(path, pixels=True)
@@ -270,15 +250,13 @@ def _listed(names: Sequence[str], most: int) -> str:
 
 
 def _label(text: str, labels: KnownNames) -> int | None:
-    """The class that a label stands for.
-
-    Names come before numbers, and both before the words for no class.
+    """The class that a label stands for: an exact name, a number, no class, or a similar name.
 
     Tables of numbers with empty cells are often saved with fractions: `1.0` is class 1.
 
     >>> labels = KnownNames.of(["cat", "dog"])
-    >>> _label("dog", labels), _label("0", labels), _label("1.0", labels), _label("2", labels), _label("Dog", labels)
-    (1, 0, 1, None, 1)
+    >>> [_label(text, labels) for text in ("dog", "0", "1.0", "2", "Dog")]
+    [1, 0, 1, None, 1]
     """
     exact = labels.exactly(text)
     if exact is not None:
@@ -286,9 +264,10 @@ def _label(text: str, labels: KnownNames) -> int | None:
     number = text.removesuffix(".0")
     if NUMBER.fullmatch(number) and 0 <= int(number) < len(labels.numbers):
         return int(number)
-    other = NO_CLASS.get(_loosely(text))
+    if _loosely(text) in NO_CLASS:
+        return NO_CLASS[_loosely(text)]
     alike = labels.find(text)
-    return other if alike is None or other is not None else labels.numbers[alike]
+    return None if alike is None else labels.numbers[alike]
 
 
 @dataclass(frozen=True)
@@ -299,25 +278,18 @@ class KnownNames:
     >>> known.find("A.png "), known.find("b.png"), known.find("'=c.png")
     ('a.png', 'b.png', '=c.png')
     >>> known.find("B.PNG")                                       # of two that differ in this alone, neither
-
-    Attributes:
-        numbers: each name with its number.
-        alike: the names that differ from all others in more than spaces and case, by what is left
-            without these.
-
     """
 
-    numbers: dict[str, int]
-    alike: dict[str, str]
+    numbers: dict[str, int]  # each name with its number
+    alike: dict[str, str]  # names that differ in more than spaces and case, by `_loosely`
 
     @classmethod
     def of(cls, names: Iterable[str]) -> KnownNames:
         """Number different names."""
         numbers = {name: i for i, name in enumerate(names)}
-        count = Counter(map(_loosely, numbers))
-        return cls(
-            numbers, {_loosely(name): name for name in numbers if count[_loosely(name)] == 1}
-        )
+        loose = {name: _loosely(name) for name in numbers}
+        count = Counter(loose.values())
+        return cls(numbers, {way: name for name, way in loose.items() if count[way] == 1})
 
     def exactly(self, text: str) -> str | None:
         """The name that is written so.
@@ -329,10 +301,10 @@ class KnownNames:
     def find(self, text: str) -> str | None:
         """The name that is written so, or else the only one that differs in spaces and case alone."""
         exact = self.exactly(text)
-        alike = (self.alike.get(_loosely(way)) for way in (plain_cell(text.strip()), text))
-        return (
-            exact if exact is not None else next((name for name in alike if name is not None), None)
-        )
+        if exact is not None:
+            return exact
+        ways = (_loosely(plain_cell(text.strip())), _loosely(text))
+        return next((self.alike[way] for way in ways if way in self.alike), None)
 
 
 def _loosely(text: str) -> str:
@@ -342,3 +314,30 @@ def _loosely(text: str) -> str:
     'cannot tell'
     """
     return " ".join(text.casefold().split())
+
+
+def label_texts(classes: Sequence[str]) -> list[str]:
+    """What `labels.csv` says for each class: its name, or its number where a name is not unique.
+
+    A name that is empty or one of `NOT_A_CLASS` counts as used already.
+
+    >>> label_texts(["crane", "heron", "crane", "none of these"])
+    ['0', 'heron', '2', '3']
+    """
+    names = [as_unicode(name) for name in classes]
+    known = Counter((*names, *NOT_A_CLASS, ""))
+    labels = [name if known[name] == 1 else str(i) for i, name in enumerate(names)]
+    for label, count in Counter(labels).items():
+        if count > 1:
+            raise InputError(
+                f"two classes would have the label {label!r}: give them different names"
+            )
+    return labels
+
+
+def as_unicode(text: str) -> str:
+    """Text that can be written to a file, as the predictions have it.
+
+    Names of files need not be Unicode.
+    """
+    return text.encode("utf-8", "replace").decode("utf-8")

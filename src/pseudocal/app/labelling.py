@@ -2,32 +2,168 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pseudocal.app.collect import check_class_count
-from pseudocal.app.inputs import open_inputs
-from pseudocal.app.inputs.tables import ARRAYS, NUMBER, csv_cell, read_array
+from pseudocal.app.inputs.sets import open_inputs
+from pseudocal.app.inputs.tables import ARRAYS, AT_START, NUMBER, WITHIN, csv_cell, read_array
 from pseudocal.app.inputs.texts import NO_INPUTS, read_descriptions
 from pseudocal.app.label_files import (
+    NOT_A_CLASS,
     KnownNames,
+    as_unicode,
     check_unique,
     label_columns,
     label_lines,
+    label_texts,
     shown_classes,
 )
 from pseudocal.app.publishing import publishing
-from pseudocal.app.report.images import as_frame
-from pseudocal.app.report.labelling import ToLabel, write_labelling_page
+from pseudocal.app.report.images import as_frame, image_within, marked_within
+from pseudocal.app.report.page import templates
 from pseudocal.app.run import LABEL_PAGE, LABEL_TABLE, Run, RunRecord, save_record
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.labels import RowNumbers, rows_to_label
-from pseudocal.files import brief, own_file
+from pseudocal.files import brief, own_file, replacing
+from pseudocal.metrics.images import RgbImage
 
 MOST_CELLS = 100  # columns of a row that are shown
+IMAGES_ROOM = 9_000_000  # characters that up to 200 images may take together
+MANY_IMAGES = 200  # with more, each still gets this fraction of the room, and the page grows
 
-Cells = list[tuple[str, str]]  # column and value
+
+# ------------------------------------------------------------------------------ the page
+
+
+@dataclass(frozen=True)
+class ToLabel:
+    """An input for a person to label.
+
+    An image, a pixel of it, a row of a table, or nothing but its name.
+
+    Attributes:
+        name: the input, as predictions name it.
+        image_file: its file, which is shown large; or its pixels `(height, width, 3)`, if a pixel
+            is to be labelled.
+        pixel: the line and the column of the pixel to label; None for the whole.
+        cells: of a row of a table: column and value.
+
+    """
+
+    name: str
+    image_file: Path | RgbImage | None = None
+    pixel: tuple[int, int] | None = None
+    cells: tuple[tuple[str, str], ...] = ()
+
+
+def write_labelling_page(path: Path, chosen: Sequence[ToLabel], classes: Sequence[str]) -> None:
+    """Write a page that shows one input after another and saves the labels as `labels.csv`.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "label.html"
+    ...     write_labelling_page(path, [ToLabel("a.png"), ToLabel("b.png")], ["cat", "dog"])
+    ...     "Label 2 inputs" in path.read_text(encoding="utf-8")
+    True
+
+    Args:
+        path: the file.
+        chosen: what to label, in this order.
+        classes: the names of the classes, in the model's order.
+
+    """
+    counts = Counter((one.name, one.pixel) for one in chosen)
+    twice = [name for (name, _), count in counts.items() if count > 1]
+    if twice:
+        raise InputError(f"{twice[0]!r} is to be labelled twice")
+    if len({one.pixel is None for one in chosen}) > 1:
+        raise InputError("whole inputs and pixels cannot be labelled on one page")
+    if not chosen or not classes:
+        raise InputError("a labelling page needs inputs and classes")
+    unit = "inputs" if chosen[0].image_file is None else "images"
+    if chosen[0].pixel is not None:
+        unit = "pixels"
+    labels = label_texts(classes)
+    room = IMAGES_ROOM // min(len(chosen), MANY_IMAGES)
+    files = templates()
+    style = files["page.css"].render() + "\n" + files["label.css"].render()
+    script = files["label.js"].render()
+    html: str = files["label.html"].render(
+        unit=unit,
+        data={
+            "unit": unit,
+            "chosen": [_shown(one, labels, room) for one in chosen],
+            "classes": _told_apart([as_unicode(name) for name in classes]),
+            "labels": labels,
+            "others": NOT_A_CLASS,
+            "guards": {"start": AT_START, "within": WITHIN},
+        },
+        style=style,
+        script=script,
+        style_hash=_content_hash(style),
+        script_hash=_content_hash(script),
+    )
+    with replacing(path) as aside:
+        aside.write_text(html, encoding="utf-8")
+
+
+def _shown(one: ToLabel, labels: Sequence[str], room: int) -> dict[str, Any]:
+    """What the page knows of an input; its `key` is where the browser keeps the label."""
+    shown = {
+        "name": as_unicode(one.name),
+        "pixel": one.pixel,
+        "cells": [[as_unicode(column), as_unicode(value)] for column, value in one.cells],
+    }
+    image_file, crop = _drawn(one, room)
+    digest = hashlib.sha256(json.dumps([labels, shown], sort_keys=True).encode())
+    # the image itself: how small it is drawn depends on the others
+    if one.image_file is not None and image_file is not None:
+        whole = one.image_file
+        digest.update(whole.read_bytes() if isinstance(whole, Path) else whole.tobytes())
+    return shown | {
+        "image": image_file,
+        "crop": crop,
+        "unreadable": one.image_file is not None and image_file is None,
+        "key": f"pseudocal label {digest.hexdigest()[:32]}",
+    }
+
+
+def _drawn(one: ToLabel, room: int) -> tuple[str | None, str | None]:
+    """The image and, for a pixel, what is around it."""
+    if one.image_file is None:
+        return None, None
+    if one.pixel is not None:
+        return marked_within(one.image_file, one.pixel, room) or (None, None)
+    if not isinstance(one.image_file, Path):
+        raise InputError(f"{one.name!r} has neither an image file nor a pixel to label")
+    return image_within(one.image_file, room), None
+
+
+def _told_apart(names: list[str]) -> list[str]:
+    """Names to show; a name of two classes and an empty one get the number of the class.
+
+    >>> _told_apart(["crane", "heron", "crane", ""])
+    ['crane (class 0)', 'heron', 'crane (class 2)', '(class 3)']
+    """
+    known = Counter((*names, *NOT_A_CLASS, ""))
+    return [
+        name if known[name] == 1 else f"{name} (class {i})".lstrip() for i, name in enumerate(names)
+    ]
+
+
+def _content_hash(text: str) -> str:
+    """How a content policy names the one script, or style, that it lets run."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+
+
+# ------------------------------------------------------------------------------ the inputs of a run
 
 
 def label(
@@ -74,10 +210,7 @@ def _write_table(path: Path, run: Run, chosen: Sequence[ToLabel], labels: Sequen
     cells = [one.cells for one in chosen]
     if _is_array(run.record):  # whose numbers say nothing to a person
         cells = [()] * len(chosen)
-    header = [
-        *label_columns(pixels=run.pixels is not None),
-        *(column for column, _ in cells[0]),
-    ]
+    header = (*label_columns(pixels=run.pixels is not None), *(column for column, _ in cells[0]))
     with path.open("w", newline="", encoding="utf-8") as file:
         file.write(",".join(map(csv_cell, header)) + "\n")
         for one, text, values in zip(chosen, labels, cells, strict=True):
@@ -112,8 +245,7 @@ def _to_label(run: Run, rows: RowNumbers) -> list[ToLabel]:
     spots: list[tuple[int, int] | None] = [None] * len(inputs)
     if run.pixels is not None:
         inputs = run.pixels.image[rows].tolist()
-        places = zip(run.pixels.y[rows].tolist(), run.pixels.x[rows].tolist(), strict=True)
-        spots = list(places)
+        spots = list(zip(run.pixels.y[rows].tolist(), run.pixels.x[rows].tolist(), strict=True))
     names = [record.names[i] for i in inputs]
     if record.image_files is not None:
         paths = [Path(record.image_files[i]) for i in inputs]
@@ -153,7 +285,7 @@ def _is_array(record: RunRecord) -> bool:
     return record.source is not None and Path(record.source).suffix.lower() in ARRAYS
 
 
-def _cells_of(record: RunRecord, rows: RowNumbers) -> Iterator[Cells]:
+def _cells_of(record: RunRecord, rows: RowNumbers) -> Iterator[list[tuple[str, str]]]:
     """The columns of rows of a table, a line of a text file, or the numbers of rows of an array."""
     if record.source is None:  # outputs that were saved without their inputs
         yield from ([] for _ in rows)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -34,20 +35,38 @@ def option(*names: str, group: str | None = None, **settings: Any) -> Any:
     return typer.Option(*names, show_default=show_default, rich_help_panel=group, **settings)
 
 
+def _options_of(group: str) -> Callable[..., Any]:
+    """Make the options of a group: the help comes first, then the flags."""
+
+    def grouped(about: str, *names: str, **settings: Any) -> Any:
+        return option(*names, group=group, help=about, **settings)
+
+    return grouped
+
+
+data_option = _options_of(DATA)
+model_option = _options_of(MODEL)
+image_option = _options_of(IMAGES)
+table_option = _options_of(TABLES)
+method_option = _options_of(METHOD)
+second_option = _options_of(SECOND)
+output_option = _options_of(OUTPUT)
+performance_option = _options_of(PERFORMANCE)
+saved_option = _options_of(SAVED)
+
+# options that several commands have
+Quiet = Annotated[bool, output_option("print errors only", "--quiet", "-q")]
+AsJson = Annotated[bool, output_option("print the result as JSON", "--json")]
+Device = Annotated[str, performance_option("cpu, cuda, cuda:1 ...", "--device", show_default=True)]
+
+
 def epilog(*examples: str) -> str:
     """The end of a help text: the exit codes, then examples."""
     return "\n\n".join([EXIT_CODES, "Example:", *examples])
 
 
 def check_alone(context: typer.Context, name: str, allowed: set[str]) -> None:
-    """Refuse other options beside one that stands for all of them.
-
-    Args:
-        context: the context of the command.
-        name: the flag of that option.
-        allowed: the parameters that may be given with it.
-
-    """
+    """Refuse other options beside one that stands for all of them."""
     for parameter in context.params:
         source = context.get_parameter_source(parameter)
         if source is not None and source.name == "COMMANDLINE" and parameter not in allowed:

@@ -28,7 +28,7 @@ from pseudocal.app.models.files import AsLogits, OutputType
 from pseudocal.app.publishing import finish_publishing, publishing
 from pseudocal.app.records import to_plain
 from pseudocal.app.report import Report, measure, write_page
-from pseudocal.app.report.comparison import ComparedLine, comparison, line_of
+from pseudocal.app.report.page import ComparedLine, comparison, line_of
 from pseudocal.app.report.predictions import row_chunks
 from pseudocal.app.run import (
     CALIBRATION,
@@ -43,16 +43,7 @@ from pseudocal.app.run import (
     Timing,
     save_run,
 )
-from pseudocal.arrays import (
-    InputError,
-    Labels,
-    Logits,
-    Maps,
-    as_labels,
-    as_logits,
-    as_maps,
-    check_rows,
-)
+from pseudocal.arrays import InputError, Logits, Maps, as_labels, as_logits, as_maps, check_rows
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.calibration import versions
 from pseudocal.files import allocate_array, own_file, replacing
@@ -102,9 +93,13 @@ def collect_outputs(
     check_rows(logits)
     names = tuple(classes) or (() if binary else saved_classes(path))
     check_class_count(names, logits.shape[1])
-    described = {} if inputs is None else _descriptions(Path(inputs), len(logits))
     name = str(path.absolute())
     source = None if inputs is None else os.path.abspath(inputs)
+    described: dict[str, Any] = {}
+    image_files = None
+    if inputs is not None:
+        described = _descriptions(Path(inputs), len(logits))
+        image_files = _images(described, Path(inputs))
     record = RunRecord(
         model=AboutModel(name=name, title=path.name, kind="outputs", recipe="outputs", output=None),
         data=AboutData(
@@ -114,7 +109,7 @@ def collect_outputs(
             preparation=f"saved {output_type or 'logits'}; no model was run",
         ),
         names=tuple(map(str, described.get(NAMES, range(len(logits))))),
-        image_files=_images(described, None if inputs is None else Path(inputs)),
+        image_files=image_files,
         source=source,
         column=field,
         classes=names,
@@ -152,9 +147,9 @@ def _descriptions(path: Path, rows: int) -> dict[str, Any]:
     return described
 
 
-def _images(described: dict[str, Any], path: Path | None) -> tuple[str, ...] | None:
+def _images(described: dict[str, Any], path: Path) -> tuple[str, ...] | None:
     """The image of each input, if the column of names has images, relative to the table."""
-    if path is None or NAMES not in described:
+    if NAMES not in described:
         return None
     files = [path.parent / str(name) for name in described[NAMES]]
     if not all(file.suffix.lower() in IMAGE_SUFFIXES for file in files) or not files[0].is_file():
@@ -174,15 +169,9 @@ def _check_same(out: Path, logits: Logits) -> None:
 def load_outputs(
     path: Path, *, output_type: OutputType | None = None, field: str | None = None
 ) -> Logits | Maps | StoredArray:
-    """Open logits `(n, classes)`, or those of every pixel.
+    """Open logits `(n, classes)`, or those of every pixel; the options are as in `collect_outputs`.
 
     Probabilities become logits by taking the logarithm.
-
-    Args:
-        path: the file.
-        output_type: as in `AsLogits`: None for logits, refused if they look like probabilities.
-        field: the name of the array to use if an .npz file holds several.
-
     """
     array = saved_array(path, field)
     read = AsLogits(lambda x: x, output_type)
@@ -209,20 +198,59 @@ def evaluate(
     loaded = None if calibration is None else load_calibration(calibration)
     values = load_outputs(logits, output_type=output_type, field=field)
     if values.ndim == 4:
-        scored: Any = _scored_maps(values, ground_truth, loaded)
+        kind: Any = Segmented
+        score: Any = Segmented.of
+        truth = _masks(ground_truth, len(values))
     else:
+        kind = Outcomes
+        score = Outcomes.from_logits
         classes = saved_classes(logits) or _classes_beside(calibration)
-        truth = read_ground_truth(ground_truth, [str(i) for i in range(len(values))], classes)
-        scored = _scored_rows(values, truth, loaded)
-    rows = [to_plain(row) for row in measure(*scored)]
-    return [{key: value for key, value in row.items() if value is not None} for row in rows]
+        labels = read_ground_truth(ground_truth, [str(i) for i in range(len(values))], classes)
+        truth = as_labels(labels, cast("Logits", values))  # only the shape of the logits matters
+    before = []
+    after = []
+    for rows, some in _checked_chunks(values):
+        known = np.asarray(truth[rows]).astype(np.int64)  # masks of two classes may be bool
+        before.append(score(some, known))
+        if loaded is not None:
+            after.append(score(loaded(some), known))
+    rows_of_table = measure(kind.concatenate(before), kind.concatenate(after) if after else None)
+    plain = [to_plain(row) for row in rows_of_table]
+    return [{key: value for key, value in row.items() if value is not None} for row in plain]
+
+
+def _masks(path: Path, images: int) -> NDArray[Any] | StoredArray:
+    """Read the true classes of all pixels."""
+    masks = read_array(path) if path.suffix.lower() in ARRAYS else np.empty(0)
+    if masks.ndim != 3 or len(masks) != images:
+        raise InputError(
+            f"expected an .npy of masks ({images}, height, width), got {path} of shape "
+            f"{masks.shape}"
+        )
+    if masks.dtype != bool and not np.issubdtype(masks.dtype, np.integer):
+        raise InputError(f"expected masks that are integers, got dtype {masks.dtype} in {path}")
+    return masks
+
+
+def _checked_chunks(values: Logits | Maps | StoredArray) -> Iterator[tuple[slice, Any]]:
+    """Read a few rows, or one image, at a time: all may not fit into memory.
+
+    An error names the row, or the image, of the file.
+    """
+    if values.ndim == 4:
+        for i in range(len(values)):
+            image = np.array(values[i : i + 1])
+            check_maps(image, first=i)
+            yield slice(i, i + 1), image
+        return
+    for rows in row_chunks(values):
+        some = values[rows]
+        check_rows(some, np.arange(rows.start, rows.stop))
+        yield rows, some
 
 
 def load_calibration(path: Path) -> Calibration:
-    """Read a calibration file.
-
-    It may lie in a folder from somebody else, and be a link that leaves it.
-    """
+    """Read a calibration file, which may be a link that leaves a folder from somebody else."""
     return Calibration.load(own_file(path.parent, path.name))
 
 
@@ -231,52 +259,6 @@ def _classes_beside(calibration: Path | None) -> tuple[str, ...]:
     if calibration is None or not (calibration.parent / RECORD).exists():
         return ()
     return Run.open(calibration.parent).record.classes
-
-
-def _scored_rows(
-    logits: Logits | StoredArray, truth: Labels, calibration: Calibration | None
-) -> tuple[Outcomes, Outcomes | None]:
-    """Score logits a few rows at a time: all may not fit into memory."""
-    truth = as_labels(truth, cast("Logits", logits))  # only the shape of the logits matters here
-    before = []
-    after = []
-    for rows, some in _checked_chunks(logits):
-        before.append(Outcomes.from_logits(some, truth[rows]))
-        if calibration is not None:
-            after.append(Outcomes.from_logits(calibration(some), truth[rows]))
-    return Outcomes.concatenate(before), Outcomes.concatenate(after) if after else None
-
-
-def _checked_chunks(logits: Logits | StoredArray) -> Iterator[tuple[slice, Logits]]:
-    """Read logits a few rows at a time; an error names the row of the file."""
-    for rows in row_chunks(logits):
-        some = logits[rows]
-        check_rows(some, np.arange(rows.start, rows.stop))
-        yield rows, some
-
-
-def _scored_maps(
-    maps: Maps | StoredArray, ground_truth: Path, calibration: Calibration | None
-) -> tuple[Segmented, Segmented | None]:
-    """Score maps one image at a time: the maps of all may not fit into memory."""
-    masks = read_array(ground_truth) if ground_truth.suffix.lower() in ARRAYS else np.empty(0)
-    if masks.ndim != 3 or len(masks) != len(maps):
-        raise InputError(
-            f"expected an .npy of masks ({len(maps)}, height, width), got {ground_truth} of shape {masks.shape}"
-        )
-    if masks.dtype != bool and not np.issubdtype(masks.dtype, np.integer):
-        raise InputError(
-            f"expected masks that are integers, got dtype {masks.dtype} in {ground_truth}"
-        )
-    before = []
-    after = []
-    for i in range(len(maps)):
-        image = np.array(maps[i : i + 1])
-        mask = np.asarray(masks[i : i + 1]).astype(np.int64)
-        before.append(Segmented.of(image, mask))
-        if calibration is not None:
-            after.append(Segmented.of(calibration(image), mask))
-    return Segmented.concatenate(before), Segmented.concatenate(after) if after else None
 
 
 def apply(
@@ -294,23 +276,14 @@ def apply(
     values = load_outputs(logits, output_type=output_type, field=field)
     if out.suffix != ".npy":
         raise InputError(f"expected an output file that ends in .npy, got {out}")
-    chunks = _checked_images(values) if values.ndim == 4 else _checked_chunks(values)
     with replacing(out) as aside:
         written = allocate_array(
             aside, values.shape, np.float64 if values.dtype.itemsize > 4 else np.float32
         )
-        for rows, some in chunks:
+        for rows, some in _checked_chunks(values):
             written[rows] = calibration.probabilities(some)
         del written
     return tuple(values.shape)
-
-
-def _checked_images(maps: Maps | StoredArray) -> Iterator[tuple[slice, Maps]]:
-    """Read maps one image at a time; an error names the image of the file."""
-    for i in range(len(maps)):
-        image = maps[i : i + 1]
-        check_maps(image, first=i)
-        yield slice(i, i + 1), image
 
 
 def redraw(folder: Path) -> Path:

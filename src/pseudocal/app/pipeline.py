@@ -19,7 +19,6 @@ from pseudocal.app.export import reopen_model, why_not_exported
 from pseudocal.app.job import DEFAULT_METHOD, ImageSettings, Job, Note, Sampling, Tick
 from pseudocal.app.label_files import read_labels
 from pseudocal.app.models.files import OutputType
-from pseudocal.app.models.model import OpenModel
 from pseudocal.app.publishing import publishing
 from pseudocal.app.render import Result, render
 from pseudocal.app.run import COLLECTED, JOB, LABEL_PAGE, Run
@@ -34,13 +33,7 @@ Steps = Generator[Note | Tick, None, Result]
 
 
 def conclude(run: Run, labels: LabelSample | None = None) -> Calibration:
-    """The calibration that follows from a run and, if there are any, from a person's labels.
-
-    Args:
-        run: the run.
-        labels: the labels of some of its rows.
-
-    """
+    """The calibration that follows from a run and, if there are any, from a person's labels."""
     record = run.record
     evidence = run.evidence()
     if evidence is None:  # saved outputs: nothing was mixed
@@ -62,24 +55,25 @@ def conclude(run: Run, labels: LabelSample | None = None) -> Calibration:
 
 
 def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
-    """Collect, conclude and render, yielding notes and progress; returns the result.
-
-    Args:
-        job: the settings.
-        models: the models of the job if they are open already.
-
-    """
+    """Collect, conclude and render, yielding notes and progress; returns the result."""
     job = replace(job, method=_for_runs(job.method))
     with publishing(job.out) as aside:
-        run, model = yield from _collected(job, models, aside)
+        if job.ray is None:
+            models = models or open_models(job)
+            run = yield from collect(plan(job, models), aside)
+        else:
+            from pseudocal.app.collect_ray import collect_on_ray  # Ray, which few runs need
+
+            models = models or open_models(job, device="cpu")
+            run = yield from collect_on_ray(job, models, aside)
         labels = None
         if job.labels is not None:
             labels = read_labels(job.labels, run, job.sampling)
         calibration = conclude(run, labels)
-        reason = why_not_exported(run, calibration, model)
+        reason = why_not_exported(run, calibration, models[0])
         if reason is not None:
             yield Note(reason)
-        result = render(run, calibration, aside, model=model, labels=labels)
+        result = render(run, calibration, aside, model=models[0], labels=labels)
         if not job.keep_logits:
             for name in COLLECTED:
                 if name != JOB:
@@ -98,21 +92,6 @@ def _for_runs(method: PseudoCal) -> PseudoCal:
         pairing=method.pairing or "batch",
         on_unreliable=method.on_unreliable or "identity",
     )
-
-
-def _collected(
-    job: Job, models: Models | None, folder: Path
-) -> Generator[Note | Tick, None, tuple[Run, OpenModel]]:
-    """Collect in this process, or on a cluster."""
-    if job.ray is None:
-        models = models or open_models(job)
-        run = yield from collect(plan(job, models), folder)
-        return run, models[0]
-    from pseudocal.app.collect_ray import collect_on_ray  # imports Ray, which few runs need
-
-    models = models or open_models(job, device="cpu")
-    run = yield from collect_on_ray(job, models, folder)
-    return run, models[0]
 
 
 def refine_steps(
@@ -192,32 +171,37 @@ def calibrate(
 
     Args:
         model: a model file, a Hugging Face folder, `hf:owner/name`, or `module:function`.
-        data: a folder or list of images, an array or a table.
+        data: a folder or list of images, an array or a table; with `ray` also files of rows, a
+            pattern or an address.
         out: the folder for the results.
         second_opinion: another model of the same classes, named like `model`, or several of them;
-            "surrogate" for a surrogate of the model's own predictions.
+            "surrogate" or "surrogate:BACKBONE" for a surrogate of the model's own predictions,
+            "zero-shot:FOLDER" for a CLIP or SigLIP that is told the class names.
         method: the settings of the calibration.
         classes: the class names; empty for those of the model.
         ground_truth: the true classes, a file or a folder of masks, for evaluation only.
         labels: a file of labels that a person gave to the inputs of the labelling page.
         sampling: how these inputs were drawn: "stratified" by `label`, or "random" by someone else.
         preprocessing: how images are prepared, as far as the model does not say.
-        second_preprocessing: the same for second models.
+        second_preprocessing: the same for second models, where it differs from the model and their
+            files do not say.
         features: the columns of a table to use; None for all.
-        text: the column of texts of a table, for a model that takes texts.
+        text: the column of texts of a table, for a model that takes texts; None for `text`.
         field: the name of the array to use if an .npz file holds several.
-        logits_tensor: the model output that holds the logits.
-        output_type: whether the model returns "logits" or "probabilities".
+        logits_tensor: the model output that holds the logits; None if there is only one.
+        output_type: whether the model returns "logits" or "probabilities"; None for logits, refused
+            if they look like probabilities.
         binary: whether the model returns one number per input, for the second of two classes.
         architecture: the network of a state dict, such as "resnet50".
         trust: whether the files of the models may run code.
-        batch_size: inputs per forward pass.
+        batch_size: inputs per forward pass; None for the default, or for a segmentation model as
+            many as fit into memory.
         max_samples: the largest number of inputs to use, drawn at random.
         max_bad: the fraction of inputs that may be unreadable.
         predict: after an early stop, predict "all" inputs or only those already "seen".
         table: the format of the predictions; None for parquet if pyarrow is installed.
         keep_logits: whether to keep the run, which `label` and `refine` need.
-        device: the device the models run on.
+        device: the device the models run on: "cpu", "cuda", "cuda:1", ...
         workers: the number of threads that read inputs, or of workers of a cluster; 0 for one per
             core.
         ray: the address of a Ray cluster, or "local" to start one on this machine.

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs import ImageSet, InputSet
 from pseudocal.app.inputs.images import size_of_image
+from pseudocal.app.inputs.sets import ImageSet, InputSet
 from pseudocal.app.inputs.tables import read_array
 from pseudocal.arrays import InputError, Logits, Maps, as_maps
 from pseudocal.maps import IGNORED, as_masks, at_size, draw, nothing, predicted, rows_at
-from pseudocal.metrics.images import ImageRow
+from pseudocal.metrics.images import image_row
 from pseudocal.randomness import Streams
 
 MOST_PIXELS = 20_000  # of an image
@@ -38,36 +38,22 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PixelSample:
-    """Random pixels of each image, about equally many of all, and sums over all pixels of each.
+    """Random pixels of each image, about equally many of all, and sums over all pixels of each."""
 
-    Attributes:
-        logits: the logits of each pixel, `(n, classes)`.
-        image: the number of its image, from 0, `(n,)`.
-        at: its flat index in the map of logits, `(n,)`.
-        y: its line in the image as it is shown, from the top, `(n,)`.
-        x: its column, from the left, `(n,)`.
-        ground_truth: its class, for evaluation only, `IGNORED` where unknown, `(n,)`.
-        pixels: the number of pixels of each image that have a prediction, `(images,)`.
-        fractions: the fraction of each class among them, `(images, classes)`.
-        before: their mean confidence before calibration, `(images,)`.
-
-    """
-
-    logits: Logits
-    image: Whole
-    at: Whole
-    y: Whole
-    x: Whole
-    ground_truth: Whole
-    pixels: Whole
-    fractions: NDArray[Any]
-    before: NDArray[Any]
+    logits: Logits  # the logits of each pixel, `(n, classes)`
+    image: Whole  # the number of its image, from 0, `(n,)`
+    at: Whole  # its flat index in the map of logits, `(n,)`
+    y: Whole  # its line in the image as it is shown, from the top, `(n,)`
+    x: Whole  # its column, from the left, `(n,)`
+    ground_truth: Whole  # its class, for evaluation only, `IGNORED` where unknown, `(n,)`
+    pixels: Whole  # the number of pixels of each image that have a prediction, `(images,)`
+    fractions: NDArray[Any]  # the fraction of each class among them, `(images, classes)`
+    before: NDArray[Any]  # their mean confidence before calibration, `(images,)`
 
     @classmethod
     def of(
         cls,
         image: Maps,
-        row: ImageRow,
         number: int,
         *,
         most: int,
@@ -78,13 +64,13 @@ class PixelSample:
 
         Args:
             image: its logits.
-            row: the sums over its pixels.
             number: its number in the data. The same image and number give the same pixels.
             most: how many to draw.
             frame: what the map covers of the image; None if the map is all there is.
             mask: the true classes, for evaluation only.
 
         """
+        row = image_row(image, 1.0)
         classes, height, width = image.shape
         candidates = np.flatnonzero(predicted(image[None])[0] != nothing(classes))
         at = np.sort(draw(candidates, most, Streams(0).asked(number)))
@@ -120,12 +106,7 @@ class PixelSample:
         return cls(**{name: np.concatenate(column) for name, column in columns.items()})
 
     def sorted_by(self, numbers: NDArray[np.intp]) -> PixelSample:
-        """The images in the order of their numbers.
-
-        Args:
-            numbers: the number of each image in the data.
-
-        """
+        """The images in the order of their numbers."""
         order = np.argsort(numbers, kind="stable")
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
@@ -143,13 +124,7 @@ class PixelSample:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def save(self, path: Path, shown: Sequence[tuple[Maps, NDArray[Any] | None]]) -> None:
-        """Write everything but the logits.
-
-        Args:
-            path: the .npz file.
-            shown: the `small_maps` of the first images.
-
-        """
+        """Write everything but the logits."""
         if not len(self.at):
             raise InputError("no pixel of any image has a prediction")
         columns = self.arrays()
@@ -168,13 +143,7 @@ class PixelSample:
         return sample
 
     def check(self, path: Path | str, images: int) -> None:
-        """Refuse columns that do not fit together: they may come from anyone.
-
-        Args:
-            path: the file, for the error message.
-            images: the number of images.
-
-        """
+        """Refuse columns that do not fit together: they may come from anyone."""
         logits = self.logits
         columns = self.arrays()
         del columns["logits"]

@@ -7,8 +7,8 @@ import logging
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
-from typing import Any, Protocol, TextIO
+from contextlib import closing, contextmanager
+from typing import Any, TextIO
 
 import typer
 
@@ -16,19 +16,12 @@ from pseudocal.app.job import Note
 from pseudocal.app.pipeline import Steps
 from pseudocal.app.records import to_plain
 from pseudocal.app.render import Result
+from pseudocal.app.report.wording import METRIC_TITLES, PERCENTAGES
 from pseudocal.app.run import PAGE, RECORD
 from pseudocal.calibrators.confidence import Effect
-from pseudocal.calibrators.measured import Measured
-from pseudocal.calibrators.trust import AccuracyEstimate
+from pseudocal.calibrators.wording import count
 
-METRICS = {
-    "accuracy": "accuracy",
-    "brier": "Brier",
-    "ece": "ECE",
-    "miou": "mIoU",
-    "nll": "NLL",
-}
-IN_PERCENT = ("accuracy", "ece", "miou")
+METRICS = METRIC_TITLES | {"accuracy": "accuracy"}
 HOW_TO_PREPARE = (
     "to say how, for example: --resize 256 --crop 224 --preprocess imagenet "
     "(pseudocal calibrate --help)"
@@ -98,12 +91,14 @@ def summary_lines(result: Result) -> Iterator[str]:
     report = result.report
     data = report.data
     yield str(report.headline)
-    yield temperature_line(result)
-    if report.calibration.mixup_samples and result.calibration.measured is None:
-        seconds = report.timing.seconds
-        samples = report.calibration.mixup_samples
-        yield f"{samples:,} mixup samples of {data.used:,} inputs in {seconds:.1f} s"
-    yield _confidence_line(result)
+    yield _temperature_line(result)
+    if report.calibration.mixup_samples and report.labels is None:
+        samples = f"{report.calibration.mixup_samples:,} mixup samples"
+        yield f"{samples} of {data.used:,} inputs in {report.timing.seconds:.1f} s"
+    mean = f"mean confidence {report.confidence.mean_before:.1%}"
+    if not report.unchanged:
+        mean += f" before, {report.confidence.mean_after:.1%} after"
+    yield mean
     yield from _verdict_lines(result)
     if data.unreadable:
         yield f"{len(data.unreadable):,} inputs could not be read; the report lists them"
@@ -122,30 +117,17 @@ def summary_lines(result: Result) -> Iterator[str]:
     yield from _next_lines(result)
 
 
-def temperature_line(result: Result) -> str:
+def _temperature_line(result: Result) -> str:
     """The temperature that applies, or why there is none."""
-    refused = result.calibration.refused
-    if refused is not None:
-        return f"T = 1 (fitted {refused:.3f}, rejected); model unchanged"
-    if _is_unfitted(result):
-        return "T = 1 (nothing fitted); model unchanged"
     fit = result.report.calibration
+    if fit.refused is not None:
+        return f"T = 1 (fitted {fit.refused:.3f}, rejected); model unchanged"
+    if result.report.unfitted:
+        return "T = 1 (nothing fitted); model unchanged"
     low = "inf" if fit.low is None else f"{fit.low:.3f}"
     high = "inf" if fit.high is None else f"{fit.high:.3f}"
-    level = "95%" if result.calibration.measured is None else "90%"
+    level = "95%" if result.report.labels is None else "90%"
     return f"T = {fit.temperature:.4f}, {level} interval {low} to {high}"
-
-
-def _is_unfitted(result: Result) -> bool:
-    return result.report.unfitted
-
-
-def _confidence_line(result: Result) -> str:
-    confidence = result.report.confidence
-    if result.calibration.refused is not None or _is_unfitted(result):
-        return f"mean confidence {confidence.mean_before:.1%}"
-    before = f"{confidence.mean_before:.1%} before"
-    return f"mean confidence {before}, {confidence.mean_after:.1%} after"
 
 
 def _cautions(result: Result) -> list[str]:
@@ -154,52 +136,31 @@ def _cautions(result: Result) -> list[str]:
 
 def _verdict_lines(result: Result) -> Iterator[str]:
     """The verdict, its reasons, and the accuracy: measured by labels, or else estimated."""
-    calibration = result.calibration
-    judged = calibration.measured or calibration.trust
+    measured = result.calibration.measured
+    trust = result.calibration.trust
+    judged = measured or trust
     if judged is None:
         return
     yield f"verdict: {judged.verdict}"
     for reason in judged.reasons:
         yield f"  {reason}"
-    if calibration.measured is not None:
-        yield from measured_lines(calibration.measured, result.report.unit)
-    elif calibration.trust is not None:
-        yield accuracy_line(calibration.trust.estimated_accuracy)
-        yield from effect_lines(calibration.trust.effects, result.report.uses)
-
-
-def measured_lines(measured: Measured, unit: str) -> Iterator[str]:
-    """What a person's labels say of the accuracy, and of the confidence."""
-    accuracy = measured.accuracy
-    labels = count_of_labels(measured.labels, unit)
-    interval = f"90% interval {accuracy.low:.0%} to {accuracy.high:.0%}"
-    yield f"measured on {labels}: accuracy {accuracy.value:.0%}, {interval}"
-    before = f"{100 * measured.gap_before.value:+.0f} points before"
-    yield f"mean confidence minus accuracy: {before}, {100 * measured.gap_after.value:+.0f} after"
-    if measured.cannot_tell:
-        yield f"cannot tell: {measured.cannot_tell:,}, skipped"
-
-
-def count_of_labels(n: int, unit: str) -> str:
-    """How many labels there are.
-
-    >>> count_of_labels(50, "inputs"), count_of_labels(1, "pixels")
-    ('50 labels', '1 labelled pixel')
-    """
-    noun = "label" if unit == "inputs" else "labelled pixel"
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
-
-
-def accuracy_line(estimate: AccuracyEstimate) -> str:
-    """The estimated accuracy.
-
-    >>> accuracy_line(AccuracyEstimate(0.7, 0.58, 0.82))
-    'estimated accuracy: 70%, 90% interval 58% to 82%'
-    """
-    if not estimate.known:
-        return "no estimated accuracy"
-    interval = f"90% interval {estimate.low:.0%} to {estimate.high:.0%}"
-    return f"estimated accuracy: {estimate.value:.0%}, {interval}"
+    if measured is not None:
+        noun = "label" if result.report.unit == "inputs" else "labelled pixel"
+        accuracy = measured.accuracy
+        interval = f"90% interval {accuracy.low:.0%} to {accuracy.high:.0%}"
+        labels = count(measured.labels, noun)
+        yield f"measured on {labels}: accuracy {accuracy.value:.0%}, {interval}"
+        before = f"{100 * measured.gap_before.value:+.0f} points before"
+        after = f"{100 * measured.gap_after.value:+.0f} after"
+        yield f"mean confidence minus accuracy: {before}, {after}"
+        if measured.cannot_tell:
+            yield f"cannot tell: {measured.cannot_tell:,}, skipped"
+    elif trust is not None:
+        estimate = trust.estimated_accuracy
+        interval = f"90% interval {estimate.low:.0%} to {estimate.high:.0%}"
+        text = f"estimated accuracy: {estimate.value:.0%}, {interval}"
+        yield text if estimate.known else "no estimated accuracy"
+        yield from effect_lines(trust.effects, result.report.uses)
 
 
 def effect_lines(effects: dict[str, Effect], uses: Mapping[str, str]) -> Iterator[str]:
@@ -217,9 +178,8 @@ def effect_lines(effects: dict[str, Effect], uses: Mapping[str, str]) -> Iterato
         points = round(100 * effect.gap)
         off = "as estimated"
         if points:
-            unit = "point" if abs(points) == 1 else "points"
             side = "above" if points > 0 else "below"
-            off = f"{abs(points)} {unit} {side} the estimate"
+            off = f"{count(abs(points), 'point')} {side} the estimate"
         use = f": {uses[name]}" if uses[name] else ""
         t = f"T = {effect.temperature:.3f}"
         yield f"{what}: {t}, mean confidence {effect.confidence:.1%}, {off}{use}"
@@ -258,7 +218,7 @@ def score_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _cell(interval: dict[str, float | None], metric: str) -> str:
-    form = ".2%" if metric in IN_PERCENT else ".4f"
+    form = ".2%" if metric in PERCENTAGES else ".4f"
     beyond = {"value": "inf", "low": "-inf", "high": "inf"}
     texts = {}
     for key, infinite in beyond.items():
@@ -270,37 +230,9 @@ def _cell(interval: dict[str, float | None], metric: str) -> str:
 # ------------------------------------------------------------------------------ progress
 
 
-class Progress(Protocol):
-    """A callable that shows progress."""
-
-    def __call__(self, done: int) -> None:
-        """Add `done` to what is done."""
-
-
-@contextmanager
-def progress(
-    total: int,
-    *,
-    quiet: bool = False,
-    stream: TextIO | None = None,
-    what: str = "calibrating",
-    unit: str = "inputs",
-) -> Iterator[Progress]:
-    """Show how many of `total` are done."""
-    stream = stream or sys.stderr
-    if quiet:
-        yield lambda done: None
-    elif stream.isatty():
-        with _bar(total, what) as advance:
-            yield advance
-    else:
-        yield Lines(total, stream, unit)
-
-
 def show_progress(steps: Steps, *, quiet: bool) -> Result:
     """Run steps to their end: print notes, show progress, and return the result."""
-    stages = Stages(quiet=quiet)
-    with closing(steps), stages:
+    with closing(steps), Stages(quiet=quiet) as stages:
         while True:
             try:
                 step = next(steps)
@@ -314,20 +246,32 @@ def show_progress(steps: Steps, *, quiet: bool) -> Result:
 
 
 class Stages:
-    """One progress bar after another, each for a stage of the work."""
+    """Shows how far each stage of the work is.
 
-    def __init__(self, *, quiet: bool) -> None:
+    On a terminal that is a bar, else a line every ten seconds.
+
+    >>> stages = Stages(quiet=False, stream=sys.stdout)
+    >>> stages.advance("calibrating", 10, 100, "inputs")    # too soon after the start for a line
+    >>> stages.started, stages.spoken = stages.started - 20, stages.spoken - 20
+    >>> stages.advance("calibrating", 40, 100, "inputs")
+    50 of 100 inputs, 2.5 a second, 20 s left
+    """
+
+    def __init__(self, *, quiet: bool, stream: TextIO | None = None) -> None:
+        self.started = 0.0
+        self.spoken = 0.0
+        self._stream = stream or sys.stderr
         self._quiet = quiet
+        self._bar = None if quiet or not self._stream.isatty() else _bar()
         self._stage: str | None = None
         self._done = 0
-        self._advance: Progress = lambda done: None
-        self._open = ExitStack()
 
     def __enter__(self) -> Stages:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._open.close()
+        if self._bar is not None:
+            self._bar.stop()
 
     def __call__(self, at: Any) -> None:
         """Show how far training is; see `TrainingRun.progress`."""
@@ -340,43 +284,44 @@ class Stages:
 
     def advance(self, stage: str, done: int, total: int, unit: str) -> None:
         """Show that `done` more of `total` are done."""
-        if stage != self._stage:
-            self._open.close()
-            bar = progress(total, quiet=self._quiet, what=stage, unit=unit)
-            self._advance = self._open.enter_context(bar)
-            self._stage = stage
-            self._done = 0
-        self._advance(done)
-        self._done += done
-
-
-class Lines:
-    """Print a line every ten seconds, with the rate and the time left.
-
-    >>> lines = Lines(100, sys.stdout)
-    >>> lines(10)                       # too soon after the start for a line
-    >>> lines.started, lines.spoken = lines.started - 20, lines.spoken - 20
-    >>> lines(40)
-    50 of 100 inputs, 2.5 a second, 20 s left
-    """
-
-    def __init__(self, total: int, stream: TextIO, unit: str = "inputs") -> None:
-        self.total = total
-        self.unit = unit
-        self.done = 0
-        self.started = self.spoken = time.monotonic()
-        self._stream = stream
-
-    def __call__(self, done: int) -> None:
-        """Add `done` to what is done, and print a line if it is time."""
-        self.done += done
         now = time.monotonic()
-        if now - self.spoken >= EVERY:
+        if stage != self._stage:
+            self._begin(stage, total)
+        self._done += done
+        if self._bar is not None:
+            [task] = self._bar.tasks
+            self._bar.update(task.id, advance=done, pace=pace(task.speed or 0.0))
+        elif not self._quiet and self._done and now - self.spoken >= EVERY:
             self.spoken = now
-            rate = self.done / (now - self.started)
-            left = (self.total - self.done) / rate
-            line = f"{self.done:,} of {self.total:,} {self.unit}, {pace(rate)}, {left:.0f} s left"
+            rate = self._done / (now - self.started)
+            left = (total - self._done) / rate
+            line = f"{self._done:,} of {total:,} {unit}, {pace(rate)}, {left:.0f} s left"
             self._stream.write(line + "\n")
+
+    def _begin(self, stage: str, total: int) -> None:
+        self._stage = stage
+        self._done = 0
+        self.started = self.spoken = time.monotonic()
+        if self._bar is not None:
+            for task in self._bar.task_ids:
+                self._bar.remove_task(task)
+            self._bar.add_task(stage, total=total, pace="")
+            self._bar.start()
+
+
+def _bar() -> Any:
+    from rich import progress
+    from rich.console import Console
+
+    return progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("{task.fields[pace]}"),
+        progress.TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
 
 
 def pace(rate: float) -> str:
@@ -389,10 +334,10 @@ def pace(rate: float) -> str:
 
 
 @contextmanager
-def announce_building(*, quiet: bool = False, stream: TextIO | None = None) -> Iterator[None]:
+def announce_building(*, quiet: bool = False) -> Iterator[None]:
     """Print a line when a data set is built on first use, which takes a while."""
     logger = logging.getLogger(BUILDING)
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
     before = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.CRITICAL if quiet else logging.INFO)
@@ -401,21 +346,3 @@ def announce_building(*, quiet: bool = False, stream: TextIO | None = None) -> I
     finally:
         logger.removeHandler(handler)
         logger.setLevel(before)
-
-
-@contextmanager
-def _bar(total: int, what: str) -> Iterator[Any]:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    rate = TextColumn("{task.fields[pace]}")
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total, pace="")
-        yield lambda done: bar.update(task, advance=done, pace=pace(bar.tasks[0].speed or 0.0))

@@ -8,22 +8,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from pseudocal.arrays import InputError
-from pseudocal.files import replacing
+from pseudocal.files import replacing, what_is_at
 
 Record = TypeVar("Record")
 
 
 def decode_json(path: Path, kind: type[Record], what: str) -> Record:
-    """Read a record from a JSON file that may come from anyone.
-
-    Args:
-        path: the file.
-        kind: a dataclass.
-        what: what the file is meant to be, for errors.
-
-    """
+    """Read a record from a JSON file that may come from anyone."""
     if not path.is_file():  # a pipe would never end
-        raise InputError(f"{path} is not {what}: {_what_is(path)}")
+        raise InputError(f"{path} is not {what}: {what_is_at(path)}")
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except OSError as error:
@@ -63,9 +56,3 @@ def _path(kind: type, value: Any) -> Any:
     if kind is Path and isinstance(value, str):
         return Path(value)
     raise NotImplementedError(f"values of type {kind}")
-
-
-def _what_is(path: Path) -> str:
-    if path.is_dir():
-        return "a folder"
-    return "a pipe or a device" if path.exists() else "no such file"

@@ -6,6 +6,7 @@ file on two inputs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,17 +18,21 @@ from pseudocal.app.inputs.tables import ARRAYS
 from pseudocal.app.inputs.texts import open_texts
 from pseudocal.app.models.hugging_face import MODEL_FOLDER
 from pseudocal.app.models.model import OpenModel
-from pseudocal.app.report import Report, report_of, write_report
-from pseudocal.app.report.card import card_of
+from pseudocal.app.pixels import PixelSample
+from pseudocal.app.report import Report, Summary, report_of, write_report
+from pseudocal.app.report.images import map_images
+from pseudocal.app.report.page import card_of
 from pseudocal.app.report.predictions import (
     Confidences,
+    PredictionTable,
+    class_name,
     default_table,
     image_table,
     row_chunks,
     row_table,
     writing_predictions,
 )
-from pseudocal.app.report.summaries import ImageSummary, RowSummary, Summary
+from pseudocal.app.report.record import Example
 from pseudocal.app.run import CALIBRATION, PAGE, Run, RunRecord
 from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators import Calibration
@@ -35,10 +40,11 @@ from pseudocal.calibrators.confidence import confidences
 from pseudocal.calibrators.labels import CANNOT_TELL, NONE_OF_THESE, LabelSample
 from pseudocal.calibrators.pseudocal import NO_MIXUP
 from pseudocal.maps import IGNORED
-from pseudocal.metrics.images import ImageRow
 from pseudocal.notebook import card
 
 SAMPLED = "; figures from a sample of the pixels"
+
+Write = Callable[[PredictionTable], None]  # writes a part of the predictions
 
 
 @dataclass(frozen=True)
@@ -90,12 +96,12 @@ def render(
     files = () if model is None else export(run, calibration, model, folder)
     table = run.record.table or default_table()
     data = run.record.data
-    summary: Summary
-    if run.pixels is None:
-        summary = _render_rows(run, calibration, folder, table)
-    else:
-        summary = _render_images(run, calibration, folder, table)
-        data = replace(data, preparation=data.preparation + SAMPLED)
+    with writing_predictions(folder, table) as write:
+        if run.pixels is None:
+            summary = _render_rows(run, calibration, write)
+        else:
+            summary = _render_images(run, run.pixels, calibration, write)
+            data = replace(data, preparation=data.preparation + SAMPLED)
     calibration.save(folder / CALIBRATION)
     report = report_of(
         summary,
@@ -112,87 +118,81 @@ def render(
     return Result(calibration, report, folder, folder / f"predictions.{table}")
 
 
-def _render_rows(run: Run, calibration: Calibration, folder: Path, table: str) -> Summary:
+def _render_rows(run: Run, calibration: Calibration, write: Write) -> Summary:
     """Write the predictions of a classifier, and summarise them."""
     record = run.record
-    summary = RowSummary(calibration, record.classes)
+    summary = Summary(calibration, record.classes)
     files = record.image_files
     texts = _texts(record)
     truth = record.ground_truth
-    with writing_predictions(folder, table) as write:
-        for rows in row_chunks(run.logits):
-            logits = np.asarray(run.logits[rows])
-            names = record.names[rows]
-            seen = Confidences.of(logits, calibration)
-            write(row_table(names, seen, record.classes))
-            summary.add(
-                logits,
-                seen,
-                names,
-                image_files=None if files is None else [Path(path) for path in files[rows]],
-                texts=None if texts is None else texts[rows],
-                ground_truth=None if truth is None else np.array(truth[rows]),
-            )
+    for rows in row_chunks(run.logits):
+        logits = np.asarray(run.logits[rows])
+        names = record.names[rows]
+        seen = Confidences.of(logits, calibration)
+        write(row_table(names, seen, record.classes))
+        summary.add_rows(
+            logits,
+            seen,
+            names,
+            image_files=None if files is None else [Path(path) for path in files[rows]],
+            texts=None if texts is None else texts[rows],
+            ground_truth=None if truth is None else np.array(truth[rows]),
+        )
     return summary
 
 
-def _render_images(run: Run, calibration: Calibration, folder: Path, table: str) -> Summary:
+def _render_images(
+    run: Run, sample: PixelSample, calibration: Calibration, write: Write
+) -> Summary:
     """Write a row for each image of a segmentation model, and summarise its sampled pixels.
 
     Classes and the confidence before calibration are those of all pixels. How much the confidence
     changes is known from the sample.
     """
-    sample = run.pixels
-    assert sample is not None
     record = run.record
-    summary = ImageSummary(calibration, record.classes)
+    summary = Summary(calibration, record.classes, "pixels")
     has_truth = bool((sample.ground_truth != IGNORED).any())
     first = np.searchsorted(sample.image, np.arange(len(record.names) + 1))
-    with writing_predictions(folder, table) as write:
-        for i, name in enumerate(record.names):
-            pixels = slice(first[i], first[i + 1])
-            logits = np.array(run.logits[pixels])
-            before = float(sample.before[i])
-            after = before
-            if len(logits):
-                change = confidences(logits, calibration.temperature) - confidences(logits)
-                after = float(np.clip(before + change.mean(), 0, 1))
-                weights = np.full(len(logits), sample.pixels[i] / len(logits))
-                summary.add_sample(Labelled(logits, logits.argmax(axis=1), weights))
-                if has_truth:
-                    summary.measure(logits.T[:, None], sample.ground_truth[pixels][None])
-            row = ImageRow(sample.fractions[i], before, after)
-            summary.add_row(name, row, image_file=run.image_file(i))
-            write(image_table([name], [row], record.classes))
+    after = np.array(sample.before)
+    for i, name in enumerate(record.names):
+        pixels = slice(first[i], first[i + 1])
+        logits = np.array(run.logits[pixels])
+        if len(logits):
+            change = confidences(logits, calibration.temperature) - confidences(logits)
+            after[i] = np.clip(sample.before[i] + change.mean(), 0, 1)
+            weights = np.full(len(logits), sample.pixels[i] / len(logits))
+            seen = Confidences.of(logits, calibration)
+            summary.add_predictions(seen, logits.shape[1], weights=weights)
+            if has_truth:
+                summary.measure(logits.T[:, None], sample.ground_truth[pixels][None])
+        most = class_name(int(sample.fractions[i].argmax()), record.classes)
+        example = Example(name, f"mostly {most}", float(sample.before[i]), float(after[i]))
+        summary.consider(example, run.image_file(i))
+    write(image_table(record.names, sample.fractions, sample.before, after, record.classes))
     for i, (image, mask) in enumerate(run.shown_maps()):
-        summary.show(image, record.names[i], image_file=run.image_file(i), mask=mask)
+        t = calibration.temperature
+        summary.maps.append(map_images(image, record.names[i], t, run.image_file(i), mask))
     return summary
 
 
 def _fitted_on(run: Run, labels: LabelSample | None) -> Labelled:
-    """What the temperature was fitted on: labelled rows, or mixup samples."""
-    if labels is not None:
-        return labelled_rows(run, labels)
-    evidence = run.evidence()
-    if evidence is None or not evidence.mixup_samples.seen:
-        return NO_MIXUP
-    return evidence.mixup_samples.labelled
-
-
-def labelled_rows(run: Run, labels: LabelSample) -> Labelled:
-    """The rows that a person has labelled.
+    """What the temperature was fitted on: the rows that a person has labelled, or mixup samples.
 
     Where the label is "none of these", it is that of the second likeliest class: the prediction is
     wrong.
     """
+    if labels is None:
+        evidence = run.evidence()
+        if evidence is None or not evidence.mixup_samples.seen:
+            return NO_MIXUP
+        return evidence.mixup_samples.labelled
     known = labels.labels != CANNOT_TELL
     rows = labels.rows[known]
     logits = np.array(run.logits[rows])
     second = np.argsort(logits, axis=1, kind="stable")[:, -2]
     given = labels.labels[known]
     truth = np.where(given == NONE_OF_THESE, second, given)
-    groups = None if run.groups is None else run.groups[rows]
-    return Labelled(logits, truth, groups=groups)
+    return Labelled(logits, truth, groups=None if run.groups is None else run.groups[rows])
 
 
 def _texts(record: RunRecord) -> list[str] | None:

@@ -101,51 +101,29 @@ RUNTIMES = {
 
 @dataclass(frozen=True)
 class AboutModel:
-    """The model that was calibrated.
+    """The model that was calibrated."""
 
-    Attributes:
-        name: the model as the user named it: a path, a hub name or an import name.
-        title: a short name for headings.
-        kind: the format of the model, such as "onnx".
-        recipe: which code snippet applies the result: the kind, or "onnx-inside".
-        output: the name of the calibrated output; None if it has no name.
-        notes: what was found or assumed when it was opened.
-        files: the file names of the calibrated model.
-
-    """
-
-    name: str
-    title: str
-    kind: str
-    recipe: str
-    output: str | None
-    notes: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
+    name: str  # the model as the user named it: a path, a hub name or an import name
+    title: str  # a short name for headings
+    kind: str  # the format of the model, such as "onnx"
+    recipe: str  # which code snippet applies the result: the kind, or "onnx-inside"
+    output: str | None  # the name of the calibrated output; None if it has no name
+    notes: tuple[str, ...] = ()  # what was found or assumed when it was opened
+    files: tuple[str, ...] = ()  # the file names of the calibrated model
 
 
 @dataclass(frozen=True)
 class AboutData:
-    """The data that the model was calibrated on.
+    """The data that the model was calibrated on."""
 
-    Attributes:
-        name: the data as the user named it.
-        inputs: the number of inputs.
-        used: the number of inputs that were used.
-        preparation: what happens to an input before the model sees it, in words.
-        unreadable: the inputs that could not be read, and why.
-        skipped: the blocks that workers could not process, and why.
-        blocks: the number and kind of blocks, in words; None if there were none.
-        assumed: settings of the preparation that neither the user nor the model gave.
-
-    """
-
-    name: str
-    inputs: int
-    used: int
-    preparation: str
-    unreadable: tuple[tuple[str, str], ...] = ()
-    skipped: tuple[tuple[str, str], ...] = ()
-    blocks: str | None = None
+    name: str  # the data as the user named it
+    inputs: int  # the number of inputs
+    used: int  # the number of inputs that were used
+    preparation: str  # what happens to an input before the model sees it, in words
+    unreadable: tuple[tuple[str, str], ...] = ()  # the inputs that could not be read, and why
+    skipped: tuple[tuple[str, str], ...] = ()  # the blocks that workers could not process, and why
+    blocks: str | None = None  # the number and kind of blocks, in words; None if there were none
+    # settings of the preparation that neither the user nor the model gave
     assumed: tuple[str, ...] = ()
 
 
@@ -159,54 +137,34 @@ class Timing:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What is known of a run beside its arrays.
-
-    Attributes:
-        model: the model.
-        data: the data.
-        names: the name of each input, in the order of the logits.
-        image_files: the file of each input; None if they are no image files.
-        source: the file of the rows; None for images.
-        column: the array of an .npz file, or the column of texts, that was used.
-        classes: the names of the classes, as far as they have names.
-        ground_truth: the class of each input, for evaluation only; None if unknown.
-        logits_tensor: the output of the model that holds the logits.
-        output_type: whether the model returns "logits" or "probabilities".
-        binary: whether one number per input stands for two classes.
-        table: the format of the predictions; None for the default.
-        saved: whether the outputs came from a file, so that there is no model to export.
-        second_models: how many second models have logits here.
-        probe: the positions of the inputs in `probe.npy`.
-        not_mixed: why inputs were not mixed, a code of `ReasonCode`; None if they were.
-        method: the settings of the calibration.
-        settings: further settings for the record of the calibration.
-        versions: the versions of the packages that were used.
-        timing: when the run was collected, and how long it took.
-        signature: of the paths, by the user who wrote them; see `sign`.
-
-    """
+    """What is known of a run beside its arrays."""
 
     model: AboutModel
     data: AboutData
-    names: tuple[str, ...]
-    image_files: tuple[str, ...] | None
-    source: str | None
-    column: str | None
-    classes: tuple[str, ...]
+    names: tuple[str, ...]  # the name of each input, in the order of the logits
+    image_files: tuple[str, ...] | None  # the file of each input; None if they are no image files
+    source: str | None  # the file of the rows; None for images
+    column: str | None  # the array of an .npz file, or the column of texts, that was used
+    classes: tuple[str, ...]  # the names of the classes, as far as they have names
+    # the class of each input, for evaluation only; None if unknown
     ground_truth: tuple[int, ...] | None
-    logits_tensor: str | None
-    output_type: OutputType | None
-    binary: bool
-    timing: Timing
+    logits_tensor: str | None  # the output of the model that holds the logits
+    output_type: OutputType | None  # whether the model returns "logits" or "probabilities"
+    binary: bool  # whether one number per input stands for two classes
+    timing: Timing  # when the run was collected, and how long it took
+    # the format of the predictions; None for the default
     table: Literal["csv", "parquet"] | None = None
-    saved: bool = False
-    second_models: int = 0
-    probe: tuple[int, ...] = ()
+    saved: bool = False  # whether the outputs came from a file, so that there is no model to export
+    second_models: int = 0  # how many second models have logits here
+    probe: tuple[int, ...] = ()  # the positions of the inputs in `probe.npy`
+    # why inputs were not mixed, a code of `ReasonCode`; None if they were
     not_mixed: str | None = None
-    method: PseudoCal = field(default_factory=PseudoCal)
+    method: PseudoCal = field(default_factory=PseudoCal)  # the settings of the calibration
+    # further settings for the record of the calibration
     settings: dict[str, Any] = field(default_factory=dict)
+    # the versions of the packages that were used
     versions: dict[str, str] = field(default_factory=dict)
-    signature: str | None = None
+    signature: str | None = None  # of the paths, by the user who wrote them; see `sign`
     format: Literal["pseudocal-run"] = "pseudocal-run"
     format_version: Literal[1] = 1
 
@@ -249,15 +207,7 @@ def runtime_versions() -> dict[str, str]:
 
 
 class Run:
-    """A run folder, open for reading.
-
-    Arrays are loaded when they are needed. Logits are a memory map.
-
-    Args:
-        folder: the folder.
-        record: what is known of the run beside its arrays.
-
-    """
+    """A run folder, open for reading. Arrays are loaded on demand, logits as a memory map."""
 
     def __init__(self, folder: Path, record: RunRecord) -> None:
         self.folder = folder
@@ -428,11 +378,6 @@ class LogitWriter:
     array([0, 2])
     array([[10., 20.],
            [30., 40.]])
-
-    Args:
-        folder: where to write the files of a run.
-        total: the number of inputs.
-
     """
 
     def __init__(self, folder: Path, total: int) -> None:
@@ -440,24 +385,21 @@ class LogitWriter:
         self._written = np.zeros(total, dtype=bool)
         self._files: list[Any] = []  # of the model, then of the second models
 
-    @property
-    def rows(self) -> NDArray[np.intp]:
-        """The numbers of the inputs that were predicted, in ascending order."""
-        return np.flatnonzero(self._written)
-
     def write(self, rows: NDArray[np.intp], *logits: Logits) -> None:
-        """Write the logits of some inputs, of the model and then of each second model."""
+        """Write the logits of some inputs, of the model and then of each second model.
+
+        No logits mean that they are maps, which are too large to write.
+        """
         if not self._files:
-            self._files = [self._allocate(i, each) for i, each in enumerate(logits)]
+            for i, each in enumerate(logits):
+                shape = (len(self._written), each.shape[1])
+                dtype = np.promote_types(each.dtype, np.float32)
+                self._files.append(allocate_array(self._folder / _logits_file(i), shape, dtype))
         for file, each in zip(self._files, logits, strict=True):
             check_rows(each)
             if each.shape != (len(rows), file.shape[1]):
                 raise InputError(f"expected logits {(len(rows), file.shape[1])}, got {each.shape}")
             file[rows] = each
-        self._written[rows] = True
-
-    def mark(self, rows: NDArray[np.intp]) -> None:
-        """Note that inputs were predicted whose logits are maps, which are too large to write."""
         self._written[rows] = True
 
     def finish(self) -> NDArray[np.intp]:
@@ -471,12 +413,7 @@ class LogitWriter:
             else:
                 file.flush()
         self._files = []
-        return self.rows
-
-    def _allocate(self, i: int, logits: Logits) -> Any:
-        shape = (len(self._written), logits.shape[1])
-        dtype = np.promote_types(logits.dtype, np.float32)
-        return allocate_array(self._folder / _logits_file(i), shape, dtype)
+        return np.flatnonzero(self._written)
 
 
 def _logits_file(i: int) -> str:
@@ -492,19 +429,14 @@ def save_pixels(
 
 
 def save_run(folder: Path, record: RunRecord, evidence: Evidence | None, probe: Inputs) -> Run:
-    """Write what a run consists of beside its logits, and open it.
-
-    Args:
-        folder: where the logits have been written.
-        record: what is known beside the arrays.
-        evidence: what was collected; None for saved outputs.
-        probe: two inputs, to check an exported model; empty for saved outputs.
-
-    """
+    """Write what a run consists of beside its logits, and open it."""
     if evidence is not None:
         np.savez(folder / EVIDENCE, **evidence.pack())  # type: ignore[arg-type]
     if len(probe):
-        save_probe(folder / PROBE, probe)
+        array = np.asarray(probe)
+        if array.dtype == object:  # texts: objects would be pickled
+            array = array.astype(np.str_)
+        np.save(folder / PROBE, array, allow_pickle=False)
     save_record(folder, record)
     return Run(folder, record)
 
@@ -514,12 +446,6 @@ def save_record(folder: Path, record: RunRecord) -> None:
     encode_json(folder / RECORD, sign(record))
 
 
-def save_probe(path: Path, probe: Inputs) -> None:
-    """Write a few inputs; texts as fixed-width strings, since objects would be pickled."""
-    array = np.asarray(probe)
-    np.save(path, array.astype(np.str_) if array.dtype == object else array, allow_pickle=False)
-
-
 # ------------------------------------------------------------------------------ signatures
 
 KEY_FILE = "key"
@@ -527,10 +453,7 @@ KEY_SIZE = 32
 
 
 def state_folder() -> Path:
-    """`pseudocal/` in the user's state folder.
-
-    `$XDG_STATE_HOME`, or `%LOCALAPPDATA%`, or `~/.local/state`.
-    """
+    """`pseudocal/` in `$XDG_STATE_HOME`, `%LOCALAPPDATA%` or `~/.local/state`."""
     chosen = os.environ.get("XDG_STATE_HOME") or os.environ.get("LOCALAPPDATA")
     base = Path(chosen) if chosen else Path.home() / ".local" / "state"
     return base / "pseudocal"

@@ -35,13 +35,11 @@ class Contents:
 
     Attributes:
         inputs: One array, or a list of batches.
-        names: The name of each input, if it has one.
         unreadable: The inputs that could not be read, with the reason for each.
 
     """
 
     inputs: Any
-    names: list[str] | None = None
     unreadable: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -53,7 +51,7 @@ class Contents:
 
 
 def contents_of(block: Block, source: Any) -> Contents:
-    """Read a block, with its method `open` if it has one, which also returns names and unreadable inputs.
+    """Read a block, with its method `open` if it has one, which also lists unreadable inputs.
 
     >>> contents_of(RowBlock((Batch(0, np.array([2, 0]), None),)), np.array([10, 20, 30])).inputs[0].inputs
     array([30, 10])

@@ -65,7 +65,8 @@ def test_calibrated_onnx_gives_the_calibrated_probabilities_in_plain_onnxruntime
 ):
     import onnxruntime
 
-    from pseudocal.app.inputs import Preprocessing, open_inputs
+    from pseudocal.app.inputs.preprocessing import Preprocessing
+    from pseudocal.app.inputs.sets import open_inputs
 
     pseudocal("calibrate", vision["onnx"], image_files, "-o", tmp_path / "out", *PREPARED)
     calibration = Calibration.load(tmp_path / "out" / "calibration.json")

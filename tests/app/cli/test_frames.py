@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pseudocal import Calibration, rows_to_label
-from pseudocal.app.inputs.frames import open_frame
+from pseudocal.app.inputs.sets import open_frame
 from pseudocal.calibrators import ReasonCode
 
 pandas = pytest.importorskip("pandas")

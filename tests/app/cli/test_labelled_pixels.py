@@ -16,7 +16,6 @@ from PIL import Image
 from pseudocal import Calibration, LabelSample, rows_to_label
 from pseudocal.app import Run, pixels
 from pseudocal.app.pixels import Frame, PixelSample, pixels_each
-from pseudocal.metrics.images import image_row
 
 HEIGHT, WIDTH = 24, 32
 PREPARED = ("--size", f"{HEIGHT}x{WIDTH}", "--resize", "stretch", "--batch-size", 8)
@@ -281,7 +280,7 @@ def test_frames_of_an_array_are_shown_too(pseudocal, frames):
 def test_two_logits_within_one_pixel_of_an_image_are_labelled_once():
     image = np.random.default_rng(0).normal(size=(2, 8, 8))
     frame = Frame(0, 0, 4, 4)
-    kept = PixelSample.of(image, image_row(image, 1.0), 0, most=500, frame=frame)
+    kept = PixelSample.of(image, 0, most=500, frame=frame)
     assert len(kept.at) == len(set(zip(kept.y.tolist(), kept.x.tolist(), strict=True))) == 16
     assert kept.pixels.tolist() == [64]
 

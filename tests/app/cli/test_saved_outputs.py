@@ -255,3 +255,16 @@ def test_maps_of_pixels_are_scored_and_calibrated(pseudocal, tmp_path):
     np.save(tmp_path / "labels.npy", np.zeros(4, int))
     done = pseudocal("evaluate", tmp_path / "maps.npy", tmp_path / "labels.npy")
     assert (done.code, "expected an .npy of masks (4, height, width)" in done.err) == (3, True)
+
+
+def test_masks_of_two_classes_may_be_bool(pseudocal, tmp_path):
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "maps.npy", rng.normal(size=(4, 2, 5, 6)).astype(np.float32))
+    masks = rng.integers(0, 2, size=(4, 5, 6))
+    said = []
+    for dtype in (np.uint8, bool):
+        np.save(tmp_path / "masks.npy", masks.astype(dtype))
+        done = pseudocal("evaluate", tmp_path / "maps.npy", tmp_path / "masks.npy", "--json")
+        assert done.code == 0, done.err
+        said.append(done.out)
+    assert said[0] == said[1]

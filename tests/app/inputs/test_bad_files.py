@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from pseudocal import InputError
-from pseudocal.app.inputs import Preprocessing, open_inputs
 from pseudocal.app.inputs.blocks import files_at
 from pseudocal.app.inputs.ground_truth import read_ground_truth
+from pseudocal.app.inputs.preprocessing import Preprocessing
+from pseudocal.app.inputs.sets import open_inputs
 from pseudocal.app.inputs.tables import read_array, read_columns, read_table
 
 pyarrow = pytest.importorskip("pyarrow")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from pseudocal import InputError
-from pseudocal.app.inputs import Preprocessing
 from pseudocal.app.inputs.images import as_rgb, decode_image, mask_size, read_mask, size_of_image
+from pseudocal.app.inputs.preprocessing import Preprocessing
 from pseudocal.lab.data.images import read_image
 from pseudocal.lab.data.street_scenes import MaskFiles
 

@@ -10,16 +10,14 @@ import numpy as np
 import pytest
 
 from pseudocal import InputError
-from pseudocal.app.inputs import (
-    ArraySet,
-    Preprocessing,
-    open_inputs,
-    preprocessing_for,
-    preprocessing_of_second,
-    read_batches,
-)
 from pseudocal.app.inputs.ground_truth import read_ground_truth
 from pseudocal.app.inputs.images import decode_image
+from pseudocal.app.inputs.preprocessing import (
+    Preprocessing,
+    preprocessing_for,
+    preprocessing_of_second,
+)
+from pseudocal.app.inputs.sets import ArraySet, open_inputs, read_batches
 from pseudocal.app.inputs.tables import read_columns, read_table
 from pseudocal.batches import unread_batches
 from pseudocal.extras import MissingExtraError

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pseudocal.app.inputs import ImageViews, Preprocessing, preprocessing_for
 from pseudocal.app.inputs.images import decode_image
-from pseudocal.app.inputs.sets import ImageSet
+from pseudocal.app.inputs.preprocessing import Preprocessing, preprocessing_for
+from pseudocal.app.inputs.sets import ImageSet, ImageViews
 from pseudocal.app.job import ImageSettings
 
 FILTERS = {"bilinear": 2, "bicubic": 3}

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pseudocal import InputError
-from pseudocal.app.inputs import preprocessing_for
+from pseudocal.app.inputs.preprocessing import preprocessing_for
 from pseudocal.app.models.files import open_model
 from pseudocal.app.models.hugging_face import preprocessing_of
 from pseudocal.app.models.model import Chunked

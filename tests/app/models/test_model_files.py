@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from pseudocal import InputError
-from pseudocal.app.inputs import Preprocessing
 from pseudocal.app.inputs.images import decode_image
+from pseudocal.app.inputs.preprocessing import Preprocessing
 from pseudocal.app.models.files import kind_of, open_model
 from pseudocal.app.models.hugging_face import preprocessing_of
 from pseudocal.app.models.model import Chunked

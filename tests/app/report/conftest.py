@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from pseudocal import Calibration, LabelSample, TemperatureScaling, rows_to_label
-from pseudocal.app.report import ImageSummary, Report, RowSummary, report_of
-from pseudocal.app.report.predictions import Confidences, row_chunks, row_table
+from pseudocal.app.pixels import SHOWN_MAPS
+from pseudocal.app.report import Report, Summary, report_of
+from pseudocal.app.report.images import map_images
+from pseudocal.app.report.predictions import Confidences, class_name, row_chunks, row_table
+from pseudocal.app.report.record import Example
 from pseudocal.app.run import AboutData, AboutModel, Timing
 from pseudocal.arrays import Labelled
 from pseudocal.calibrators import Reason, ReasonCode
@@ -19,7 +22,6 @@ from pseudocal.calibrators.confidence import Effect
 from pseudocal.calibrators.labels import CANNOT_TELL, NONE_OF_THESE
 from pseudocal.calibrators.trust import AccuracyEstimate, Trust, Verdict
 from pseudocal.maps import IGNORED
-from pseudocal.metrics.images import ImageRow
 
 NASTY = "<img src=x onerror=document.title='owned'>"
 VERDICTS = ("apply", "caution", "do not apply")
@@ -109,14 +111,14 @@ def make_run(
     return SimpleNamespace(**(fields | changes))
 
 
-def make_summary(run: SimpleNamespace) -> tuple[RowSummary, list[Any]]:
+def make_summary(run: SimpleNamespace) -> tuple[Summary, list[Any]]:
     """The summary of a run, and its parts of the table of predictions."""
-    summary = RowSummary(run.calibration, run.classes)
+    summary = Summary(run.calibration, run.classes)
     parts = []
     for rows in row_chunks(run.logits):
         seen = Confidences.of(run.logits[rows], run.calibration)
         truth = None if run.ground_truth is None else run.ground_truth[rows]
-        summary.add(
+        summary.add_rows(
             run.logits[rows],
             seen,
             run.names[rows],
@@ -147,7 +149,7 @@ def make_refined() -> Report:
 
 
 def add_image(
-    summary: ImageSummary,
+    summary: Summary,
     image: Any,
     name: str,
     *,
@@ -158,10 +160,13 @@ def add_image(
     logits = image.reshape(len(image), -1).T
     seen = Confidences.of(logits, summary.calibration)
     fractions = np.bincount(logits.argmax(axis=1), minlength=len(image)) / len(logits)
-    row = ImageRow(fractions, float(seen.before[:, 0].mean()), float(seen.after[:, 0].mean()))
-    summary.add_sample(Labelled(logits, logits.argmax(axis=1), np.ones(len(logits))))
-    summary.add_row(name, row, image_file=image_file)
-    summary.show(image, name, image_file=image_file, mask=mask)
+    predicted = f"mostly {class_name(int(fractions.argmax()), summary.classes)}"
+    means = float(seen.before[:, 0].mean()), float(seen.after[:, 0].mean())
+    summary.add_predictions(seen, len(image))
+    summary.consider(Example(name, predicted, *means), image_file)
+    if len(summary.maps) < SHOWN_MAPS:
+        t = summary.calibration.temperature
+        summary.maps.append(map_images(image, name, t, image_file, mask))
     if mask is not None:
         summary.measure(image, mask)
 
@@ -184,7 +189,7 @@ def make_segmented(
     calibration = Calibration(
         "pseudocal", scaling, settings, counts, trust=make_trust(verdict)
     ).without_refused()
-    summary = ImageSummary(calibration, [NASTY, "yellow", "traffic light", "road"])
+    summary = Summary(calibration, [NASTY, "yellow", "traffic light", "road"], "pixels")
     for i in range(12):
         z = 1.5 * rng.normal(size=(4, *size))
         mask = (z + rng.gumbel(size=(4, 1, 1))).argmax(axis=0)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pseudocal.app.report import page
-from pseudocal.app.report.comparison import comparison, line_of
+from pseudocal.app.report.page import comparison, line_of
 from pseudocal.arrays import Labelled
 
 pytestmark = pytest.mark.filterwarnings("default")  # of the browser's driver

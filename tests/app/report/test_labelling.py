@@ -13,15 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pseudocal.app import labelling
 from pseudocal.app.inputs.tables import plain_cell
-from pseudocal.app.report import labelling
+from pseudocal.app.label_files import NOT_A_CLASS, label_texts
+from pseudocal.app.labelling import ToLabel, write_labelling_page
 from pseudocal.app.report.images import image_within
-from pseudocal.app.report.labelling import (
-    NOT_A_CLASS,
-    ToLabel,
-    label_texts,
-    write_labelling_page,
-)
 from pseudocal.arrays import InputError
 
 pytestmark = pytest.mark.filterwarnings("default")  # of the browser's driver

@@ -9,7 +9,14 @@ import pytest
 
 from pseudocal.app.report import predictions
 from pseudocal.app.report.predictions import image_table, writing_predictions
-from pseudocal.metrics.images import ImageRow
+
+
+def images(names, classes):
+    """A table of images, a quarter of the first class and three quarters of the second."""
+    n = len(names)
+    return image_table(
+        names, np.array([[0.25, 0.75]] * n), np.full(n, 0.9), np.full(n, 0.8), classes
+    )
 
 
 def write_predictions(folder, parts, kind):
@@ -38,10 +45,7 @@ def test_csv_and_parquet_agree(tmp_path, made):
 def test_small_parts_are_written_together(tmp_path, monkeypatch, kind):
     import pyarrow.parquet
 
-    parts = [
-        image_table([f"{i}.png"], [ImageRow(np.array([0.25, 0.75]), 0.9, 0.8)], ["sky", "road"])
-        for i in range(7)
-    ]
+    parts = [images([f"{i}.png"], ["sky", "road"]) for i in range(7)]
     monkeypatch.setattr(predictions, "ROWS_AT_ONCE", 3)
     write_predictions(tmp_path, iter(parts), kind=kind)
     if kind == "parquet":
@@ -58,9 +62,7 @@ def test_small_parts_are_written_together(tmp_path, monkeypatch, kind):
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
 def test_no_cell_of_a_csv_becomes_a_formula(tmp_path, start):
     name = f'{start}HYPERLINK("a","b")'
-    table = image_table(
-        [name, "safe=1.png"], [ImageRow(np.array([0.25, 0.75]), 0.9, 0.8)] * 2, ["sky", name]
-    )
+    table = images([name, "safe=1.png"], ["sky", name])
     write_predictions(tmp_path, [table], kind="csv")
     with (tmp_path / "predictions.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
@@ -72,14 +74,14 @@ def test_no_cell_of_a_csv_becomes_a_formula(tmp_path, start):
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_a_name_that_is_not_unicode_is_written(tmp_path, kind):
-    table = image_table(["caf\udce9.png"], [ImageRow(np.array([0.25, 0.75]), 0.9, 0.8)], [])
+    table = images(["caf\udce9.png"], [])
     write_predictions(tmp_path, [table], kind=kind)
     assert b"caf?.png" in (tmp_path / f"predictions.{kind}").read_bytes()
 
 
 def test_a_table_that_fails_half_way_leaves_no_file(tmp_path):
     def parts():
-        yield image_table(["a.png"], [ImageRow(np.array([0.25, 0.75]), 0.9, 0.8)], [])
+        yield images(["a.png"], [])
         raise RuntimeError("the model failed")
 
     for kind in ("csv", "parquet"):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pseudocal import InputError
+from pseudocal.app.records import to_plain
 from pseudocal.app.report import Report, page, write_page, write_report
 
 
@@ -51,7 +52,7 @@ def contents(made):
         made.make_segmented(labelled=True),
         made.make_refined(),
     ]
-    return [report.to_dict() for report in reports]
+    return [to_plain(report) for report in reports]
 
 
 @pytest.fixture
@@ -141,7 +142,7 @@ def test_what_does_not_fit_together_is_refused(contents, load):
         ),
         (segmented, ("maps", 0, "before"), "file:///etc/passwd", "an image must be a data URL"),
         (plain, ("trust", "verdict"), "perhaps", r"`\$\.trust\.verdict`"),
-        (plain, ("facts", 0, "code"), "rumour", r"`\$\.facts\[0\]\.code`"),
+        (plain, ("facts", 0, "code"), "rumour", r"rumour.* - at `\$\.facts\[0\]`"),
         (plain, ("facts", 0, "values"), {}, "unreadable does not go with the values"),
         (plain, ("headline", "values"), {}, "estimated does not go with the values"),
         (refined, ("labels", "verdict"), "perhaps", r"`\$\.labels\.verdict`"),

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from pseudocal import Calibration, TemperatureScaling
-from pseudocal.app.report import ImageSummary, page
-from pseudocal.app.report import summaries as module
+from pseudocal.app.report import Summary, page
+from pseudocal.app.report import content as module
+from pseudocal.app.report.content import class_rows, selection_of
 from pseudocal.app.report.predictions import Confidences
-from pseudocal.arrays import Labelled
-from pseudocal.metrics.images import ImageRow
+from pseudocal.app.report.record import Example
 
 
 def test_thin_lines_are_by_image_or_not_there(made):
@@ -55,7 +55,7 @@ def test_the_scores_of_each_class_by_hand(made):
     summary = segmentation()
     image = np.log(9.0) * np.array([[[1, 1, 0, 0]], [[0, 0, 1, 1]]])
     made.add_image(summary, image, "a", mask=np.array([[0, 1, 1, 1]]))
-    first, second = summary.class_scores()
+    first, second = class_rows(summary)
     assert (first.precision, second.precision) == (1 / 2, 1)
     assert (first.iou, second.iou) == (1 / 2, 2 / 3)
     assert first.ece_before == pytest.approx(0.9 - 0.5)
@@ -93,13 +93,13 @@ def test_the_size_of_the_evidence_does_not_grow_with_the_inputs(made):
     run = made.make_run(names=["a.png"] * 600)
     summary, _ = made.make_summary(run)
     for _ in range(3):
-        summary.add(run.logits, Confidences.of(run.logits, run.calibration), run.names)
-    assert summary.tally.histogram.sum() == 2 * 4 * 600
-    assert [len(shown) for shown in summary.tally.shown.values()] == [12, 12]
+        summary.add_rows(run.logits, Confidences.of(run.logits, run.calibration), run.names)
+    assert summary.histogram.sum() == 2 * 4 * 600
+    assert [len(shown) for shown in summary.shown.values()] == [12, 12]
 
 
-def segmentation() -> ImageSummary:
-    return ImageSummary(Calibration("pseudocal", TemperatureScaling(2.0)), ["sky", "road"])
+def segmentation() -> Summary:
+    return Summary(Calibration("pseudocal", TemperatureScaling(2.0)), ["sky", "road"], "pixels")
 
 
 def test_sums_of_many_images_are_joined_on_the_way(monkeypatch, made):
@@ -112,20 +112,31 @@ def test_sums_of_many_images_are_joined_on_the_way(monkeypatch, made):
             made.add_image(summary, image, str(i), mask=mask)
     assert joined.seen()[0].images == 10
     assert joined.seen()[1].score() == plain.seen()[1].score()
-    assert joined.class_scores() == plain.class_scores()
+    assert class_rows(joined) == class_rows(plain)
 
 
 def test_a_sample_of_pixels_with_weights_stands_for_all():
     summary = segmentation()
-    summary.add_sample(
-        Labelled(np.array([[2.0, 0.0], [0.0, 2.0]]), np.array([0, 1]), np.array([3.0, 1.0]))
-    )
-    np.testing.assert_array_equal(summary.tally.by_class[0], [3.0, 1.0])
-    assert summary.tally.histogram.sum(axis=1).tolist() == [4.0, 4.0]
+    seen = Confidences.of(np.array([[2.0, 0.0], [0.0, 2.0]]), summary.calibration)
+    summary.add_predictions(seen, 2, weights=np.array([3.0, 1.0]))
+    np.testing.assert_array_equal(summary.by_class[0], [3.0, 1.0])
+    assert summary.histogram.sum(axis=1).tolist() == [4.0, 4.0]
 
 
 def test_an_image_that_is_all_padding_is_no_example(made):
     summary = segmentation()
-    summary.add_row("padding", ImageRow(np.zeros(2), np.nan, np.nan))
+    summary.consider(Example("padding", "mostly sky", np.nan, np.nan))
     made.add_image(summary, np.zeros((2, 3, 4)), "guess")
-    assert [one.name for one in summary.tally.shown["least_confident"]] == ["guess"]
+    assert [one.name for one, _ in summary.shown["least_confident"]] == ["guess"]
+
+
+def test_coverage_and_error_by_hand():
+    """The first of two is right; 90% reaches the last threshold, 60% does not."""
+    summary = Summary(Calibration("none", TemperatureScaling(1.0)))
+    confidence = np.array([[0.9], [0.6]])
+    seen = Confidences(np.array([[0], [1]]), confidence, confidence)
+    summary.add_predictions(seen, 2, right=np.array([True, False]))
+    first, *_, last = selection_of(summary)
+    assert (first.coverage, round(first.expected_error, 3), first.error) == (1.0, 0.25, 0.5)
+    assert (last.threshold, last.coverage) == (0.9, 0.5)
+    assert (round(last.expected_error, 3), last.error) == (0.1, 0.0)

@@ -25,6 +25,7 @@ from pseudocal.extras import MissingExtraError, require
 from pseudocal.skipped import Skipped
 
 SHARD_SUFFIXES = (*sorted(ARRAYS), ".parquet")  # of files of rows
+THREADS = 2  # that read the inputs of a block
 
 
 @dataclass(frozen=True)
@@ -51,13 +52,7 @@ class Shard:
         return self.url
 
     def read(self, source: Any = None) -> NDArray[Any]:
-        """Read all rows, as floats because pairs of rows are mixed.
-
-        Args:
-            source: not used: a shard knows its own file. Blocks of other kinds read from a shared
-                source.
-
-        """
+        """Read all rows, as floats because pairs of rows are mixed."""
         if "://" not in self.url:
             return self._rows(Path(self.url))
         with TemporaryDirectory(prefix="pseudocal-") as folder:
@@ -122,20 +117,12 @@ def shards(
 class InputBlock(RowBlock):
     """Some batches of a set of inputs. Unreadable inputs are skipped and reported.
 
-    >>> from pseudocal.app.inputs import ArraySet
+    >>> from pseudocal.app.inputs.sets import ArraySet
     >>> inputs = ArraySet(np.array([[1.0], [2.0], [3.0]]))
     >>> contents = InputBlock((Batch(0, np.array([2, 0]), None),)).open(inputs)
-    >>> contents.inputs[0].inputs.tolist(), contents.names, contents.unreadable
-    ([[3.0], [1.0]], ['2', '0'], {})
-
-    Attributes:
-        batches: the batches, not read yet.
-        name: the name of the block in records and errors.
-        threads: the number of threads that read inputs.
-
+    >>> contents.inputs[0].inputs.tolist(), contents.unreadable
+    ([[3.0], [1.0]], {})
     """
-
-    threads: int = 2
 
     def read(self, source: InputSet) -> list[Batch]:
         """Read the batches."""
@@ -143,16 +130,10 @@ class InputBlock(RowBlock):
         return batches
 
     def open(self, source: InputSet) -> Contents:
-        """Read the batches and the names of their inputs, and list unreadable inputs.
-
-        The caller enforces the limit.
-        """
+        """Read the batches, and list unreadable inputs; the caller enforces the limit."""
         unreadable = Skipped(len(self), most=1.0)
-        batches = list(
-            read_batches(source, self.batches, workers=self.threads, unreadable=unreadable)
-        )
-        names = [source.name(int(i)) for batch in batches for i in batch.rows]
-        return Contents(batches, names, unreadable.why)
+        batches = list(read_batches(source, self.batches, workers=THREADS, unreadable=unreadable))
+        return Contents(batches, unreadable.why)
 
 
 class MissingFilesystemError(MissingExtraError):
@@ -178,15 +159,7 @@ def files_of_rows(data: str) -> list[str]:
 
 
 def files_at(where: str, suffixes: tuple[str, ...]) -> list[str]:
-    """List the files of a folder, a pattern or an address.
-
-    They are sorted, so blocks are the same everywhere.
-
-    Args:
-        where: a folder, a file, a pattern with `*`, or an address such as "s3://bucket/folder".
-        suffixes: the file name suffixes to keep.
-
-    """
+    """The sorted files of a folder, a pattern or an address, so blocks are the same everywhere."""
     if "://" in where:
         return _remote(where, suffixes)
     path = Path(where)
@@ -229,10 +202,7 @@ def _remote(where: str, suffixes: tuple[str, ...]) -> list[str]:
 
 
 def refuse_shards(data: str) -> None:
-    """Refuse data that only workers can read.
-
-    An address, a pattern, or a folder of files of rows.
-    """
+    """Refuse an address, a pattern, or a folder of files of rows: only workers read them."""
     path = Path(data)
     if "://" in data or ("*" in data and not path.exists()):
         raise InputError(

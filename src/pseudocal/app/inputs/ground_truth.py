@@ -41,12 +41,6 @@ def read_ground_truth(
     A table with the columns `file` and `label` is matched by name. The labels of an array, of a
     table without `file`, or of a text file with one label per line are taken in the order of the
     data.
-
-    Args:
-        path: the file.
-        names: the names of the inputs, in order.
-        classes: the class names; a label may be one of these instead of a number.
-
     """
     check_regular(path, "a file of labels")
     suffix = path.suffix.lower()
@@ -143,18 +137,11 @@ def _lines(path: Path) -> NDArray[Any]:
 
 @dataclass(frozen=True, eq=False)
 class Masks:
-    """The mask of each input: an image of the same name in a folder, or a row of an array.
-
-    Attributes:
-        path: the folder, or the file of the array.
-        inputs: the inputs that the masks belong to.
-        array: the masks `(n, height, width)`; None for a folder.
-
-    """
+    """The mask of each input: an image of the same name in a folder, or a row of an array."""
 
     path: Path
     inputs: InputSet
-    array: NDArray[Any] | StoredArray | None = None
+    array: NDArray[Any] | StoredArray | None = None  # (n, height, width); None for a folder
 
     def __getitem__(self, i: int) -> NDArray[Any]:
         """Read the class of each pixel of input i."""
@@ -176,10 +163,7 @@ class Masks:
 
 
 def open_masks(path: Path, inputs: InputSet, rows: NDArray[np.intp]) -> Masks | None:
-    """Open masks and check that they fit the inputs.
-
-    Return None for a file with one label per input.
-    """
+    """Open masks and check that they fit the inputs; None for a file with one label per input."""
     if path.is_dir():
         masks = Masks(path, inputs)
         _check_folder(masks, rows)

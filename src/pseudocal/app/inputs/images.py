@@ -95,11 +95,7 @@ def size_of_image(path: Path) -> tuple[int, int]:
 def read_mask(path: Path, size: tuple[int, int] | None = None) -> NDArray[Any]:
     """Read the integers of a mask, upright: the class of each pixel, or its palette index.
 
-    Args:
-        path: the file.
-        size: the height and width to resize to, by nearest neighbour; None keeps the size of the
-            file.
-
+    A size, height and width, resizes it by nearest neighbour.
     """
     with _open_mask(path) as image:
         image.load()
@@ -128,10 +124,7 @@ def _open_mask(path: Path) -> Iterator[Image]:
 
 @contextmanager
 def _open(source: Path | BinaryIO, what: str = "an image") -> Iterator[Image]:
-    """Read the header of an image.
-
-    Anything its decoder raises becomes an `InputError` that names the file.
-    """
+    """Read the header of an image. Any error of its decoder becomes one that names the file."""
     pillow = require("PIL.Image", "cli")
     name = _name(source)
     limit = pillow.MAX_IMAGE_PIXELS
@@ -193,10 +186,7 @@ def _upright(image: Image, orientation: int) -> Image:
 
 
 def _orientation(image: Image) -> int:
-    """Return the EXIF orientation, from 1 to 8.
-
-    1 if it is absent or EXIF is damaged, as viewers assume.
-    """
+    """The EXIF orientation, from 1 to 8; 1 if it is absent or damaged, as viewers assume."""
     try:
         value = image.getexif().get(ORIENTATION, 1)
     except Exception:

@@ -105,12 +105,7 @@ class Preprocessing:
         return (*self.size, self.channels)
 
     def array_of(self, image: Image) -> NDArray[np.float32]:
-        """Turn a decoded image into an array.
-
-        Args:
-            image: what `decode_image` returned.
-
-        """
+        """Turn a decoded image into an array."""
         if image.mode != "F":  # mode F stays grey and keeps its fractions
             image = image.convert("L" if self.channels == 1 else "RGB")
         values = np.array(self._fitted(image), dtype=np.float32)
@@ -128,11 +123,6 @@ class Preprocessing:
 
         >>> Preprocessing((32, 48)).cuts(96, 64), Preprocessing((32, 48)).cuts(64, 64)
         (False, True)
-
-        Args:
-            across: the width of the image.
-            down: the height of the image.
-
         """
         height, width = self.size
         return self._whole(across, down) != (width, height)
@@ -144,11 +134,6 @@ class Preprocessing:
 
         >>> Preprocessing((32, 32)).covered(96, 64)
         (16.0, 0.0, 80.0, 64.0)
-
-        Args:
-            across: the width of the image.
-            down: the height of the image.
-
         """
         whole = self._whole(across, down)
         left, top, right, bottom = self._cut(whole)
@@ -227,11 +212,7 @@ def preprocessing_for(
     """
     given = _spelled_out(given)
     fraction = given.pop("crop_pct", None)
-    if shape is not None and len(shape) != 3:
-        raise InputError(
-            f"the model takes inputs of shape {shape}, not images: use one that takes images"
-        )
-    settings = _from_shape(shape, given.get("layout")) | known | given
+    settings = _from_shape(shape, given.get("layout"), "the model") | known | given
     if "size" not in settings:
         raise InputError(
             "the model does not say how large its images are", setting="size", value="(224, 224)"
@@ -262,22 +243,11 @@ def preprocessing_of_second(
     >>> first = Preprocessing((224, 224), edge=256, mean=(0.5,), std=(0.5,))
     >>> preprocessing_of_second(first, (260, 260, 3), {}, {}).words()
     'shorter side to 297, centre crop 260 x 260, bilinear, pixels / 255, mean 0.5, std 0.5, nhwc'
-
-    Args:
-        first: how they are preprocessed for the first model.
-        shape: the shape of one input of the second model, None where unknown.
-        known: settings that came with the second model.
-        given: settings that the user gave for the second model.
-
     """
     given = _spelled_out(given)
-    if shape is not None and len(shape) != 3:
-        raise InputError(
-            f"the second opinion takes inputs of shape {shape}, not images: use one that does"
-        )
     own: dict[str, Any] = {}
     if shape is not None and not _same_shape(first.shape, shape):
-        own = _from_shape(shape, given.get("layout"))
+        own = _from_shape(shape, given.get("layout"), "the second opinion")
     own |= known | given
     fraction = own.pop("crop_pct", None)
     size = own.get("size", first.size)
@@ -347,10 +317,14 @@ def _spelled_out(given: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _from_shape(shape: Shape | None, layout: str | None) -> dict[str, Any]:
+def _from_shape(shape: Shape | None, layout: str | None, whose: str) -> dict[str, Any]:
     """Read the layout, the channels and the size from the shape of one input."""
     if shape is None:
         return {}
+    if len(shape) != 3:
+        raise InputError(
+            f"{whose} takes inputs of shape {shape}, not images: use one that takes images"
+        )
     first = shape[0] in (1, 3)
     last = shape[2] in (1, 3)
     if layout is None and first == last:

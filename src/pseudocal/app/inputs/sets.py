@@ -5,18 +5,18 @@ from __future__ import annotations
 import io
 import math
 import sys
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.frames import FrameSet
 from pseudocal.app.inputs.images import IMAGE_SUFFIXES, decode_image
 from pseudocal.app.inputs.preprocessing import Preprocessing
 from pseudocal.app.inputs.tables import (
@@ -25,12 +25,13 @@ from pseudocal.app.inputs.tables import (
     TABLES,
     check_finite,
     check_regular,
+    chosen_columns,
     read_array,
     read_sparse,
     read_table,
 )
 from pseudocal.arrays import InputError, Inputs, Predictor
-from pseudocal.batches import Batch
+from pseudocal.batches import Batch, take
 from pseudocal.extras import MissingExtraError, require
 from pseudocal.predictors import Deferred, as_predictor
 from pseudocal.skipped import Skipped, one_line
@@ -44,63 +45,39 @@ CHECKED_AT_ONCE = 2**31
 BATCHES_AHEAD = 2
 
 
-class InputSet(Protocol):
-    """Inputs of a model, by number."""
+class InputSet(ABC):
+    """Inputs of a model, by number, from 0."""
 
+    @abstractmethod
     def __len__(self) -> int: ...
 
-    def name(self, i: int) -> str:
-        """Return the user's name for input i.
-
-        Args:
-            i: the number of the input, from 0.
-
-        """
-        ...
-
+    @abstractmethod
     def read(self, i: int) -> NDArray[Any]:
-        """Read input i, ready for the model.
+        """Input i, ready for the model."""
 
-        Args:
-            i: the number of the input, from 0.
-
-        """
-        ...
+    def name(self, i: int) -> str:
+        """The user's name for input i: its number, unless it is a file."""
+        return str(i)
 
     def image_file(self, i: int) -> Path | None:
-        """Return the image file of input i, or None if it is not an image file.
-
-        Args:
-            i: the number of the input, from 0.
-
-        """
-        ...
+        """The image file of input i; None if it is not an image file."""
+        return None
 
 
 @dataclass(frozen=True)
-class ArraySet:
+class ArraySet(InputSet):
     """Rows of an array, which may stay in its file, named by their number.
 
     >>> ArraySet(np.array([[1, 2], [3, 4]])).read(1)
     array([3., 4.], dtype=float32)
-
-    Attributes:
-        array: the inputs, `(n, ...)`, or a sparse matrix of them.
-        dtype: the dtype of the model's inputs.
-        mixed: whether pairs of rows are mixed, so that integers become floats.
-
     """
 
-    array: Any
-    dtype: str = "float32"
-    mixed: bool = True
+    array: Any  # the inputs, `(n, ...)`, or a sparse matrix of them
+    dtype: str = "float32"  # the dtype of the model's inputs
+    mixed: bool = True  # whether pairs of rows are mixed, so that integers become floats
 
     def __len__(self) -> int:
         return int(self.array.shape[0])
-
-    def name(self, i: int) -> str:
-        """Return the number of the row as text."""
-        return str(i)
 
     def read(self, i: int) -> NDArray[Any]:
         """Read row i in the dtype of the model, if it is sparse with all its zeros."""
@@ -123,24 +100,33 @@ class ArraySet:
             return ""
         return f", but that {self.array.dtype} becomes {self.read(0).dtype}: nothing is scaled"
 
-    def image_file(self, i: int) -> Path | None:
-        """Return None: a row is not an image."""
-        return None
+
+@dataclass(frozen=True)
+class FrameSet(InputSet):
+    """Rows of a data frame, named by their number. A batch of them is a data frame."""
+
+    frame: Any  # the columns that the model takes
+    numeric: bool = False  # whether all columns are numbers, some of them missing
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def read(self, i: int) -> NDArray[Any]:
+        """Return row i as an array of objects; models get data frames from `rows`."""
+        row: NDArray[Any] = self.frame.iloc[i].to_numpy(dtype=object)
+        return row
+
+    def rows(self, numbers: NDArray[np.intp]) -> Any:
+        """Return the rows with these numbers as a data frame."""
+        return take(self.frame, numbers)
 
 
 @dataclass(frozen=True)
-class ImageSet:
-    """Image files.
-
-    Attributes:
-        paths: the files.
-        root: the folder that names are relative to.
-        preprocessing: what happens to an image before the model sees it.
-
-    """
+class ImageSet(InputSet):
+    """Image files."""
 
     paths: list[Path]
-    root: Path
+    root: Path  # the folder that names are relative to
     preprocessing: Preprocessing
 
     def __len__(self) -> int:
@@ -168,14 +154,8 @@ class ImageSet:
 
 
 @dataclass(frozen=True)
-class RemoteImageSet:
-    """Images at addresses that fsspec can reach, named by their address.
-
-    Attributes:
-        urls: the addresses.
-        preprocessing: what happens to an image before the model sees it.
-
-    """
+class RemoteImageSet(InputSet):
+    """Images at addresses that fsspec can reach, named by their address."""
 
     urls: list[str]
     preprocessing: Preprocessing
@@ -197,27 +177,19 @@ class RemoteImageSet:
         """Fetch, decode and preprocess image i."""
         return self.preprocessing.array_of(self.decoded(i))
 
-    def image_file(self, i: int) -> Path | None:
-        """Return None: there is no local file."""
-        return None
-
 
 @dataclass(frozen=True)
-class ImageViews:
+class ImageViews(InputSet):
     """Images for several models that want them preprocessed differently.
 
     Each image is decoded once, and the arrays of all models are one row. Resizing, cropping and
     normalising are affine, apart from the rounding of pixels to whole numbers. A weighted sum of
     two rows is therefore the row of a weighted sum of two images: mixup samples are the same images
     for all models.
-
-    Attributes:
-        image_files: the images as the first model wants them.
-        others: what happens to an image before each of the other models sees it.
-
     """
 
-    image_files: ImageSet | RemoteImageSet
+    image_files: ImageSet | RemoteImageSet  # the images as the first model wants them
+    # what happens to an image before each of the other models sees it
     others: tuple[Preprocessing, ...]
 
     def __len__(self) -> int:
@@ -237,24 +209,12 @@ class ImageViews:
         return self.image_files.image_file(i)
 
     def of_first(self, rows: Inputs) -> Inputs:
-        """The images as the first model wants them, from rows with all views.
-
-        Args:
-            rows: a batch of what `read` returns.
-
-        """
+        """The images as the first model wants them, from rows with all views."""
         shape = self.image_files.preprocessing.shape
         return rows[:, : math.prod(shape)].reshape(-1, *shape)
 
     def split(self, *models: Any) -> list[Any]:
-        """Return the models as functions of rows with all views.
-
-        Models that workers open stay such.
-
-        Args:
-            models: the model that takes the first view, then the others.
-
-        """
+        """The models as functions of rows with all views; those that workers open stay such."""
         predictors = list[Any]()
         start = 0
         for model, one in zip(models, self._preprocessings(), strict=True):
@@ -278,17 +238,11 @@ class ViewPredictor:
     >>> ViewPredictor(lambda x: x, 1, (2, 1))(np.array([[1.0, 2.0, 3.0]]))
     array([[[2.],
             [3.]]])
-
-    Attributes:
-        predict: the model.
-        start: the first column of its view.
-        shape: the shape of the view.
-
     """
 
     predict: Predictor
-    start: int
-    shape: tuple[int, ...]
+    start: int  # the first column of its view
+    shape: tuple[int, ...]  # of the view
 
     def __call__(self, x: Inputs, /) -> Any:
         """Predict one batch of rows."""
@@ -318,7 +272,6 @@ def open_inputs(
     dtype: str | None = None,
     columns: Iterable[str] | None = None,
     field: str | None = None,
-    stdin: TextIO | None = None,
 ) -> InputSet:
     """Open a folder or a list of images, an array or a table.
 
@@ -329,14 +282,13 @@ def open_inputs(
             array.
         columns: the feature columns of a table, in the order the model expects; None for all.
         field: the name of the array to use if an .npz file holds several.
-        stdin: the stream to read in place of standard input.
 
     """
     check_found(data)
     path = Path(data)
     if holds_images(data):
         assert preprocessing is not None
-        return _images(data, preprocessing, stdin or sys.stdin)
+        return _images(data, preprocessing)
     if path.suffix.lower() in TABLES:
         return ArraySet(read_table(path, columns), dtype or "float64")
     matrix = read_sparse(path) if field is None else None
@@ -356,13 +308,15 @@ def _rows(array: NDArray[Any] | StoredArray, path: Path) -> NDArray[Any] | Store
     return array
 
 
-def _images(data: str, preprocessing: Preprocessing, stdin: TextIO) -> ImageSet:
+def _images(data: str, preprocessing: Preprocessing) -> ImageSet:
     path = Path(data)
     if path.is_dir():
         found = sorted(
             p
             for p in path.rglob("*")
-            if p.suffix.lower() in IMAGE_SUFFIXES and _visible(p, path) and p.is_file()
+            if p.suffix.lower() in IMAGE_SUFFIXES
+            and not any(part.startswith(".") for part in p.relative_to(path).parts)
+            and p.is_file()
         )
         if not found:
             suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
@@ -373,50 +327,37 @@ def _images(data: str, preprocessing: Preprocessing, stdin: TextIO) -> ImageSet:
             f"{data} is one image: give a folder or a list of images, since pairs are mixed"
         )
     base = Path.cwd() if data == "-" else path.parent
-    listed = [base / line for line in _lines(stdin if data == "-" else path)]
+    try:
+        text = sys.stdin.read() if data == "-" else path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        name = "standard input" if data == "-" else data
+        raise InputError(f"expected a list of paths, got {name}, which is not text") from error
+    listed = [base / line for line in text.splitlines() if line.strip()]
     if not listed:
         raise InputError(f"the list of images {data} is empty: write one path per line")
     return ImageSet(listed, base, preprocessing)
 
 
-def _visible(path: Path, root: Path) -> bool:
-    return not any(part.startswith(".") for part in path.relative_to(root).parts)
+def open_frame(path: Path, columns: Iterable[str] | None) -> FrameSet | None:
+    """Open a table as a data frame; None if all of its values are numbers.
 
-
-def _lines(source: Path | TextIO) -> list[str]:
-    try:
-        text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source.read()
-    except UnicodeDecodeError as error:
-        name = source if isinstance(source, Path) else "standard input"
-        raise InputError(f"expected a list of paths, got {name}, which is not text") from error
-    return [line for line in text.splitlines() if line.strip()]
-
-
-class FirstInputs:
-    """The first inputs that go by, so that they need not be read again.
-
-    >>> first = FirstInputs(2)
-    >>> batches = [Batch(0, np.array([5, 3, 1]), np.array([[50], [30], [10]]))]
-    >>> [batch.rows.tolist() for batch in first.watch(iter(batches))], first.rows, first.inputs.tolist()
-    ([[5, 3, 1]], array([5, 3]), [[50], [30]])
-
-    Args:
-        most: how many to keep.
-
+    Text, categories, dates and missing values are as pandas reads them.
     """
-
-    def __init__(self, most: int) -> None:
-        self.rows: NDArray[np.intp] = np.empty(0, dtype=np.intp)
-        self.inputs: Any = None
-        self._most = most
-
-    def watch(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Pass batches on."""
-        for batch in batches:
-            if self.inputs is None:
-                self.rows = batch.rows[: self._most]
-                self.inputs = batch.inputs[: self._most].copy()
-            yield batch
+    table = chosen_columns(path, columns)
+    numeric = all(column.dtype.kind in REAL for column in table.values())
+    if numeric and not any(np.isnan(column).any() for column in table.values()):
+        return None
+    pandas = require("pandas", "sklearn")
+    if path.suffix.lower() == ".csv":
+        frame = pandas.read_csv(path, encoding="utf-8-sig", index_col=False)
+        frame.columns = [str(name).strip() for name in frame.columns]
+    else:
+        arrow = require("pyarrow.parquet", "parquet").read_table(path)
+        frame = arrow.to_pandas(ignore_metadata=True)
+    rows = len(next(iter(table.values())))
+    if len(frame) != rows or not set(table) <= set(frame.columns):
+        raise InputError(f"pandas reads {path} as another table: save it as Parquet")
+    return FrameSet(frame[list(table)], numeric)
 
 
 def read_batches(
@@ -426,7 +367,6 @@ def read_batches(
 
     Inputs that cannot be read are left out.
 
-    >>> from pseudocal.app.inputs import ArraySet
     >>> from pseudocal.batches import unread_batches
     >>> inputs = ArraySet(np.arange(6).reshape(3, 2))
     >>> batches = unread_batches(np.array([2, 0, 1]), batch_size=2)
@@ -434,13 +374,6 @@ def read_batches(
     ...     print(batch.rows, batch.inputs.tolist())
     [2 0] [[4.0, 5.0], [0.0, 1.0]]
     [1] [[2.0, 3.0]]
-
-    Args:
-        inputs: the set to read from.
-        batches: the row numbers of each batch, not read yet.
-        workers: the number of threads that read.
-        unreadable: counts the inputs that cannot be read, with the reasons.
-
     """
     if isinstance(inputs, FrameSet):
         for unread in batches:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError, require
+from pseudocal.files import what_is_at
 from pseudocal.skipped import one_line
 from pseudocal.stored import StoredArray
 
@@ -58,30 +59,13 @@ def check_regular(path: Path, what: str) -> None:
     >>> check_regular(Path("nowhere.npy"), "an array")
     Traceback (most recent call last):
     pseudocal.arrays.InputError: expected an array, got nowhere.npy: no such file
-
-    Args:
-        path: the file.
-        what: what the file should hold, for the error message.
-
     """
-    if path.is_file():
-        return
-    got = "no such file"
-    if path.is_dir():
-        got = "a folder"
-    elif path.exists():
-        got = "a pipe or a device"
-    raise InputError(f"expected {what}, got {path}: {got}")
+    if not path.is_file():
+        raise InputError(f"expected {what}, got {path}: {what_is_at(path)}")
 
 
 def read_array(path: Path, field: str | None = None) -> NDArray[Any] | StoredArray:
-    """Read an array from .npz, or open one in .npy, whose rows are read when they are needed.
-
-    Args:
-        path: the file.
-        field: the name of the array to use if an .npz file holds several.
-
-    """
+    """Read an array from .npz, or open one in .npy, whose rows are read when they are needed."""
     check_regular(path, "a NumPy file")
     with path.open("rb") as file:
         head = file.read(6)
@@ -111,10 +95,7 @@ def map_array(path: Path) -> NDArray[Any]:
 
 
 def read_sparse(path: Path) -> Any:
-    """Read a matrix that `scipy.sparse.save_npz` wrote, as compressed rows.
-
-    None for any other file.
-    """
+    """Read a matrix that `scipy.sparse.save_npz` wrote, as compressed rows; else None."""
     with path.open("rb") as file:
         if file.read(2) != NPZ:
             return None
@@ -138,10 +119,7 @@ def read_sparse(path: Path) -> Any:
 
 
 def _what_is_wrong(path: Path, head: bytes, error: str) -> str:
-    """Explain why a file could not be read.
-
-    NumPy takes any unknown file for a pickle, the first bytes tell more.
-    """
+    """Why a file could not be read: NumPy takes any unknown file for a pickle."""
     known = head.startswith((NPY, NPZ))
     if head.startswith(PICKLE_START) or (known and "object" in error.lower()):
         return f"{path} holds a pickle, which could run code: save arrays of numbers or texts"
@@ -168,9 +146,17 @@ def read_columns(path: Path) -> dict[str, NDArray[Any]]:
     check_regular(path, "a table")
     is_csv = path.suffix.lower() == ".csv"
     if is_csv:
-        _check_encoding(path)
+        with path.open("rb") as file:
+            head = file.read(4096)
+        if head.startswith(UTF_16) or b"\0" in head:
+            raise InputError(f"{path} is UTF-16 or not text: save it as UTF-8")
     try:
-        columns = _read_csv(path) if is_csv else _read_parquet(path)
+        if is_csv:
+            columns = _read_csv(path)
+        else:
+            table = require("pyarrow.parquet", "parquet").read_table(path)
+            arrays = [column.to_numpy() for column in table.columns]
+            columns = list(zip(table.column_names, arrays, strict=True))
     except MissingExtraError:
         raise
     except Exception as error:  # of Arrow, csv.Error, OSError, UnicodeDecodeError
@@ -184,29 +170,8 @@ def read_columns(path: Path) -> dict[str, NDArray[Any]]:
     return dict(columns)
 
 
-def _read_parquet(path: Path) -> list[tuple[str, NDArray[Any]]]:
-    table = require("pyarrow.parquet", "parquet").read_table(path)
-    return [
-        (name, column.to_numpy())
-        for name, column in zip(table.column_names, table.columns, strict=True)
-    ]
-
-
-def _check_encoding(path: Path) -> None:
-    with path.open("rb") as file:
-        head = file.read(4096)
-    if head.startswith(UTF_16) or b"\0" in head:
-        raise InputError(f"{path} is UTF-16 or not text: save it as UTF-8")
-
-
 def chosen_columns(path: Path, columns: Iterable[str] | None) -> dict[str, NDArray[Any]]:
-    """Read some columns of a table that has rows.
-
-    Args:
-        path: the file.
-        columns: the names of the columns, in order; None for all.
-
-    """
+    """Read some columns of a table that has rows."""
     table = read_columns(path)
     names = list(table) if columns is None else list(columns)
     missing = [name for name in names if name not in table]
@@ -221,18 +186,13 @@ def chosen_columns(path: Path, columns: Iterable[str] | None) -> dict[str, NDArr
 
 
 def read_table(path: Path, columns: Iterable[str] | None = None) -> NDArray[np.float64]:
-    """Read numeric columns of a table as an array `(n, columns)`.
-
-    Args:
-        path: the file.
-        columns: the names of the columns, in order; None for all.
-
-    """
+    """Read numeric columns of a table as an array `(n, columns)`."""
     table = chosen_columns(path, columns)
     names = list(table)
     not_numeric = [name for name in names if table[name].dtype.kind not in REAL]
     if not_numeric:
-        shown = ", ".join(f"{name} ({_kind(table[name])})" for name in not_numeric)
+        kinds = {name: str(table[name].dtype).replace("object", "text") for name in not_numeric}
+        shown = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
         wrong = f"columns of {path} are not numeric: {shown}"
         if len(not_numeric) < len(names):
             raise InputError(wrong, setting="features", value="NAMES")
@@ -244,10 +204,6 @@ def read_table(path: Path, columns: Iterable[str] | None = None) -> NDArray[np.f
     array = np.stack([table[name].astype(np.float64) for name in names], axis=1)
     check_finite(array, path, names)
     return array
-
-
-def _kind(column: NDArray[Any]) -> str:
-    return "text" if column.dtype.kind == "O" else str(column.dtype)
 
 
 def check_finite(
@@ -273,10 +229,6 @@ def _read_csv(path: Path) -> list[tuple[str, NDArray[Any]]]:
 
     A column of whole numbers is int64, one of other numbers float64, with NaN for an empty cell.
     All others are texts, as they are.
-
-    Args:
-        path: the file, in UTF-8.
-
     """
     csv.field_size_limit(LONGEST_CELL)
     with path.open(newline="", encoding="utf-8-sig") as file:
@@ -339,11 +291,6 @@ def _check_header(path: Path, names: list[str]) -> None:
     Traceback (most recent call last):
     pseudocal.arrays.InputError: the first line of p.csv holds numbers (0.25, 0.75): put the names
     of the columns there
-
-    Args:
-        path: the file, for the error message.
-        names: what its first line holds.
-
     """
     if not names or all(name.isdigit() for name in names):
         return

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs.images import IMAGE_SUFFIXES
+from pseudocal.app.inputs.sets import InputSet
 from pseudocal.app.inputs.tables import TABLES, check_regular, read_columns
 from pseudocal.arrays import InputError
 
@@ -19,13 +20,7 @@ NO_INPUTS = ("file", "label")  # columns that name the inputs and say what they 
 
 
 def read_lines(path: Path, what: str = "a text file") -> list[str]:
-    """Read the lines of a text file in UTF-8; line breaks at its end do not count.
-
-    Args:
-        path: the file.
-        what: what the file should hold, for the error message.
-
-    """
+    """Read the lines of a text file in UTF-8; line breaks at its end do not count."""
     check_regular(path, what)
     try:
         text = path.read_text(encoding="utf-8-sig").rstrip("\r\n")
@@ -40,54 +35,35 @@ def read_lines(path: Path, what: str = "a text file") -> list[str]:
 
 
 def read_descriptions(path: Path) -> dict[str, Any]:
-    """Read what describes each input.
-
-    The columns of a table by name, or `text` for the lines of a text file.
-    """
+    """Read the columns of a table by name, or the lines of a text file as `text`."""
     if path.suffix.lower() in TABLES:
         return read_columns(path)
     return {"text": read_lines(path)}
 
 
 @dataclass(frozen=True)
-class TextSet:
+class TextSet(InputSet):
     """Texts, named by their number.
 
     >>> TextSet(["good", "bad"]).read(1)
     array('bad', dtype=object)
-
-    Attributes:
-        texts: the texts.
-        column: the column of a table that they were read from; None for the lines of a file.
-
     """
 
     texts: list[str]
-    column: str | None = None
+    column: str | None = None  # of a table; None for the lines of a file
 
     def __len__(self) -> int:
         return len(self.texts)
-
-    def name(self, i: int) -> str:
-        """Return the number of the text as text."""
-        return str(i)
 
     def read(self, i: int) -> NDArray[Any]:
         """Return text i; a batch of texts is an array of Python strings."""
         return np.array(self.texts[i], dtype=object)
 
-    def image_file(self, i: int) -> Path | None:
-        """Return None: a text is not an image."""
-        return None
-
 
 def open_texts(path: Path, column: str | None) -> TextSet:
     """Open a column of a table, or a text file with one text per line.
 
-    Args:
-        path: the file.
-        column: the name of the column; None for `text`, or for the only one that holds texts.
-
+    Without a name, the column is `text`, or the only one that holds texts.
     """
     described = read_descriptions(path)
     is_table = path.suffix.lower() in TABLES
@@ -113,22 +89,19 @@ def _usual_column(described: dict[str, Any]) -> str:
     'review'
     """
     others = [name for name in described if str(name).strip().lower() not in NO_INPUTS]
-    texts = [name for name in others if _holds_texts(described[name])]
+    # the lines of a file are a list, a column of a table is an array
+    texts = [
+        name
+        for name in others
+        if isinstance(described[name], list) or described[name].dtype.kind in "OU"
+    ]
     if USUAL_COLUMN not in described and len(texts) == 1:
         return texts[0]
     return USUAL_COLUMN
 
 
-def _holds_texts(column: Any) -> bool:
-    """Whether a column of a table, or the list of the lines of a file, holds texts."""
-    return isinstance(column, list) or column.dtype.kind in "OU"
-
-
 def refuse_texts(data: str) -> None:
-    """Refuse a text file whose first line is no path.
-
-    It may hold texts, for which no size of images is missing.
-    """
+    """Refuse a text file whose first line is no path: it may hold texts."""
     path = Path(data)
     if data == "-" or not path.is_file() or path.suffix.lower() in IMAGE_SUFFIXES:
         return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,21 +59,26 @@ def boosting_kind(start: bytes) -> str | None:
     return None
 
 
+@contextmanager
+def _naming(model: str) -> Iterator[None]:
+    """Name the model in errors; a damaged file may raise anything."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{model} {error}") from error
+    except Exception as error:
+        raise InputError(f"{model} cannot be read: {one_line(error)}") from error
+
+
 # ------------------------------------------------------------------------------ XGBoost
 
 
 @dataclass(frozen=True)
 class XGBoostPredictor:
-    """Logits of an XGBoost model.
-
-    Attributes:
-        booster: the model.
-        rounds: the number of boosting rounds to use; 0 for all.
-
-    """
+    """Logits of an XGBoost model."""
 
     booster: Any
-    rounds: int = 0
+    rounds: int = 0  # boosting rounds to use; 0 for all
 
     def __call__(self, x: Inputs, /) -> Logits:
         """Predict one batch of rows."""
@@ -88,15 +94,13 @@ class XGBoostPredictor:
 def open_xgboost(path: Path, **_: Any) -> OpenModel:
     """Open a classifier that XGBoost's `save_model` wrote."""
     xgboost = require("xgboost", "xgboost")
-    try:
-        saved = _read_xgboost(path.read_bytes())
+    with _naming(f"the XGBoost model {path}"):
+        content = path.read_bytes()
+        is_text = content.lstrip()[1:].lstrip().startswith(b'"')
+        saved = json.loads(content) if is_text else decode_ubjson(content)
         rounds = _check_xgboost(saved["learner"])
         booster = xgboost.Booster()
         booster.load_model(bytearray(json.dumps(saved).encode()))  # what was checked, not the file
-    except InputError as error:
-        raise InputError(f"the XGBoost model {path} {error}") from error
-    except Exception as error:  # a damaged file may raise anything
-        raise InputError(f"the XGBoost model {path} cannot be read: {one_line(error)}") from error
     features = booster.num_features()
     names = booster.feature_names
     return OpenModel(
@@ -107,13 +111,6 @@ def open_xgboost(path: Path, **_: Any) -> OpenModel:
         ),
         notes=(f"XGBoost model of {features} features",),
     )
-
-
-def _read_xgboost(content: bytes) -> dict[str, Any]:
-    """The model as XGBoost writes it in JSON."""
-    is_text = content.lstrip()[1:].lstrip().startswith(b'"')
-    saved: dict[str, Any] = json.loads(content) if is_text else decode_ubjson(content)
-    return saved
 
 
 def _check_xgboost(learner: dict[str, Any]) -> int:
@@ -184,16 +181,10 @@ def _check_xgboost_tree(tree: dict[str, Any], features: int) -> None:
 
 @dataclass(frozen=True)
 class LightGBMPredictor:
-    """Logits of a LightGBM model.
-
-    Attributes:
-        booster: the model.
-        scale: what the scores of a binary model are multiplied by.
-
-    """
+    """Logits of a LightGBM model."""
 
     booster: Any
-    scale: float = 1.0
+    scale: float = 1.0  # what the scores of a binary model are multiplied by
 
     def __call__(self, x: Inputs, /) -> Logits:
         """Predict one batch of rows."""
@@ -204,17 +195,13 @@ class LightGBMPredictor:
 def open_lightgbm(path: Path, **_: Any) -> OpenModel:
     """Open a classifier that the `save_model` of a LightGBM booster wrote."""
     lightgbm = require("lightgbm", "lightgbm")
-    try:
+    with _naming(f"the LightGBM model {path}"):
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
         # without the sizes LightGBM splits the text as we do
         lines = [line for line in lines if not line.startswith("tree_sizes=")]
         header, *trees = _sections(lines)
         scale = _check_lightgbm(header, trees)
         booster = lightgbm.Booster(model_str="\n".join(lines) + "\n")
-    except InputError as error:
-        raise InputError(f"the LightGBM model {path} {error}") from error
-    except Exception as error:  # a damaged file may raise anything
-        raise InputError(f"the LightGBM model {path} cannot be read: {one_line(error)}") from error
     names = tuple(booster.feature_name())
     given = names != tuple(f"Column_{i}" for i in range(len(names)))
     return OpenModel(
@@ -292,10 +279,7 @@ def _require(condition: Any) -> None:
 def _check_children(children: NDArray[Any], nodes: int) -> None:
     """Check that children exist and have one parent each: then every path ends in a leaf.
 
-    Args:
-        children: the children of all nodes. Node 0 is the root.
-        nodes: the number of nodes.
-
+    Node 0 is the root.
     """
     _require(((children > 0) & (children < nodes)).all())
     _require(len(np.unique(children)) == len(children))

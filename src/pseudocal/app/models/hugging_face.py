@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from pseudocal.app.models.model import Expects, OpenModel, check_exported
+from pseudocal.app.models.model import Expects, OpenModel, check_exported, or_input_error
 from pseudocal.arrays import Floats, InputError, Inputs, Logits, Predictor
 from pseudocal.extras import require
 from pseudocal.skipped import one_line
@@ -59,29 +59,17 @@ MakePredictor = Callable[[Any], Predictor]  # of a network
 
 
 def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> OpenModel:
-    """Open a classifier of images or texts, or a semantic segmentation model.
-
-    Args:
-        name: the folder, or `hf:owner/name` for a model on the hub.
-        device: where the model runs.
-
-    """
+    """Open a classifier of images or texts, or a semantic segmentation model."""
     torch_module = require("pseudocal.predictors.torch_module", "hf")
-    require("safetensors", "hf")
-    transformers = require("transformers", "hf")
-    require("transformers.utils.logging", "hf").disable_progress_bar()
+    transformers = _transformers()
     name = checked_source(name)
     here = {"trust_remote_code": False, "local_files_only": isinstance(name, Path)}
-    try:
+    with or_input_error(f"{name} is not a Hugging Face classifier with safetensors"):
         config = transformers.AutoConfig.from_pretrained(name, **here)
         kind = _kind_of(getattr(config, "architectures", None) or ())
         opener = getattr(transformers, kind)
         model = opener.from_pretrained(name, config=config, use_safetensors=True, **here)
         classes = tuple(str(config.id2label[i]) for i in range(config.num_labels))
-    except Exception as error:  # a damaged config may raise anything
-        raise InputError(
-            f"{name} is not a Hugging Face classifier with safetensors: {one_line(error)}"
-        ) from error
     if kind == TEXT_MODEL:
         return _text_model(name, model.to(device).eval(), classes)
     settings = read_preprocessor(name)
@@ -93,41 +81,33 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
         expects=Expects(shape, "float32", preprocessing=preprocessing),
         classes=classes,
         notes=(type(model).__name__, f"preprocessor: {preprocessing or 'none'}"),
-        export=lambda temperature, folder, probe: export_folder(
+        export=partial(
+            export_folder,
             model,
             torch_module.TorchPredictor,
-            temperature,
-            folder,
-            probe,
             beside={"preprocessor_config.json": settings},
         ),
     )
 
 
 def open_headless(name: str | Path, what: str) -> tuple[Any, list[str]]:
-    """Open a model without its head, in single precision.
-
-    The second result names the weights that its files lack, which are then random.
-
-    Args:
-        name: the folder, or `hf:owner/name`.
-        what: what the model is, for messages.
-
-    """
-    require("safetensors", "hf")
-    opener = require("transformers", "hf").AutoModel
-    require("transformers.utils.logging", "hf").disable_progress_bar()
+    """Open a model without its head, in float32; also name the weights that its files lack."""
+    opener = _transformers().AutoModel
     safe: dict[str, Any] = {
         "trust_remote_code": False,
         "use_safetensors": True,
         "output_loading_info": True,
     }
     name = checked_source(name)
-    try:
+    with or_input_error(f"{name} is not {what} with safetensors"):
         model, found = opener.from_pretrained(name, local_files_only=isinstance(name, Path), **safe)
-    except Exception as error:  # a damaged config may raise anything
-        raise InputError(f"{name} is not {what} with safetensors: {one_line(error)}") from error
     return model.float().eval(), sorted(found["missing_keys"])
+
+
+def _transformers() -> Any:
+    require("safetensors", "hf")
+    require("transformers.utils.logging", "hf").disable_progress_bar()
+    return require("transformers", "hf")
 
 
 def _kind_of(architectures: Sequence[Any]) -> str:
@@ -161,9 +141,7 @@ def _text_model(name: str | Path, model: Any, classes: tuple[str, ...]) -> OpenM
         expects=Expects(text=True),
         classes=classes,
         notes=(type(model).__name__, f"texts of up to {longest} tokens; longer ones are cut"),
-        export=lambda temperature, folder, probe: export_folder(
-            model, make, temperature, folder, probe, beside=tokenizer
-        ),
+        export=partial(export_folder, model, make, beside=tokenizer),
     )
 
 
@@ -180,38 +158,21 @@ def _longest_text(tokenizer: Any, config: Any) -> int:
 
 
 def open_tokenizer(name: str | Path, of: str) -> Any:
-    """Open the tokenizer of a model.
-
-    Args:
-        name: the folder, or the name on the hub.
-        of: what the model is, for messages.
-
-    """
+    """Open the tokenizer of a model."""
     if isinstance(name, Path) and not any(any(name.glob(pattern)) for pattern in TOKENIZERS):
         raise InputError(f"{name} has no tokenizer: expected {of} with its tokenizer")
     here = {"trust_remote_code": False, "local_files_only": isinstance(name, Path)}
-    try:
+    with or_input_error(f"the tokenizer of {name}, {of}, cannot be opened"):
         return require("transformers", "hf").AutoTokenizer.from_pretrained(name, **here)
-    except Exception as error:  # a damaged or missing file may raise anything
-        raise InputError(
-            f"the tokenizer of {name}, {of}, cannot be opened: {one_line(error)}"
-        ) from error
 
 
 @dataclass(frozen=True)
 class TextPredictor:
-    """A text classifier with its tokenizer.
-
-    Attributes:
-        model: the network.
-        tokenizer: what turns texts into token ids.
-        longest: the most tokens of a text that are read.
-
-    """
+    """A text classifier with its tokenizer."""
 
     model: Any
     tokenizer: Any
-    longest: int
+    longest: int  # the most tokens of a text that are read
 
     def __call__(self, x: Inputs, /) -> Logits:
         """Predict one batch of texts, padded to the longest of them."""
@@ -238,28 +199,24 @@ def preprocessing_of(settings: dict[str, Any]) -> dict[str, Any]:
     {'centre': 'down', 'size': (224, 224), 'resize': 'crop', 'edge': 256}
     """
     try:
-        return _settings_of(settings)
+        preprocessing = _size_of(settings)
+        if preprocessing:
+            preprocessing = {"centre": "down"} | preprocessing
+        for key, ours in (("image_mean", "mean"), ("image_std", "std")):
+            if settings.get("do_normalize", True) and settings.get(key):
+                preprocessing[ours] = tuple(float(v) for v in settings[key])
+        if not settings.get("do_rescale", True):
+            preprocessing["scale"] = 1.0
+        elif settings.get("rescale_factor"):
+            preprocessing["scale"] = float(settings["rescale_factor"])
+        if "resample" in settings:
+            preprocessing["resample"] = int(settings["resample"])
     except InputError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise InputError(
             f"expected sizes and numbers in preprocessor_config.json, got {str(settings)[:200]}"
         ) from error
-
-
-def _settings_of(settings: dict[str, Any]) -> dict[str, Any]:
-    preprocessing = _size_of(settings)
-    if preprocessing:
-        preprocessing = {"centre": "down"} | preprocessing
-    for key, ours in (("image_mean", "mean"), ("image_std", "std")):
-        if settings.get("do_normalize", True) and settings.get(key):
-            preprocessing[ours] = tuple(float(v) for v in settings[key])
-    if not settings.get("do_rescale", True):
-        preprocessing["scale"] = 1.0
-    elif settings.get("rescale_factor"):
-        preprocessing["scale"] = float(settings["rescale_factor"])
-    if "resample" in settings:
-        preprocessing["resample"] = int(settings["resample"])
     return preprocessing
 
 
@@ -308,10 +265,7 @@ def _square(sides: tuple[int, ...]) -> tuple[int, int]:
 
 
 def read_preprocessor(name: str | Path) -> dict[str, Any]:
-    """Read the model's preprocessor_config.json, or its part of processor_config.json.
-
-    Empty if there is none.
-    """
+    """Read preprocessor_config.json, or the part of processor_config.json; empty if absent."""
     settings = read_json(name, "preprocessor_config.json")
     return settings or read_json(name, "processor_config.json").get("image_processor") or {}
 
@@ -328,19 +282,8 @@ def export_folder(
     """Write a folder that `from_pretrained` opens, with the temperature inside the last layer.
 
     Logits are a linear layer, and dividing them by T is dividing its weights by T: the folder holds
-    an ordinary model. It is checked on a few inputs.
-
-    Args:
-        network: the network of transformers.
-        make: makes a predictor of it.
-        temperature: the number that logits are divided by.
-        folder: where to write the folder `model`.
-        probe: a few inputs.
-        beside: the tokenizer, or files of settings by name.
-
-    Returns:
-        The name of the folder; nothing if no layer of the model gives the logits.
-
+    an ordinary model, with its tokenizer or its files of settings `beside`. It is checked on a few
+    inputs. If no layer of the model gives the logits, nothing is written.
     """
     model = copy.deepcopy(network).cpu()
     predict = make(model)
@@ -365,10 +308,7 @@ def export_folder(
 
 
 def _layer_of_logits(model: Any, predict: Predictor, before: Floats, probe: Inputs) -> Any:
-    """Find the layer whose weights give the logits.
-
-    The last one that halves them when it is halved.
-    """
+    """The layer whose weights give the logits: the last one that halves them when halved."""
     nn = require("torch.nn", "hf")
     layers = [one for one in model.modules() if isinstance(one, nn.Linear | nn.Conv2d)]
     for layer in reversed(layers):
@@ -424,12 +364,7 @@ def no_such_model(name: str) -> InputError:
 
 
 def checked_source(name: str | Path) -> Path | str:
-    """Return the folder, or the name on the hub, after a look at its settings and files.
-
-    Args:
-        name: the folder, or `hf:owner/name`.
-
-    """
+    """Return the folder, or the name on the hub, after a look at its settings and files."""
     if not is_hub_name(str(name)):
         folder = Path(name)
         if not folder.is_dir():
@@ -447,25 +382,15 @@ def checked_source(name: str | Path) -> Path | str:
 
 
 def read_json(source: str | Path, file: str) -> dict[str, Any]:
-    """Read one of the model's files of settings; empty if there is none.
-
-    Args:
-        source: the folder, or the name on the hub.
-        file: the name of the file.
-
-    """
+    """Read one of the model's files of settings; empty if there is none."""
     if isinstance(source, Path):
         path = source / file
         found = path if path.exists() else None
     else:
         find = require("transformers.utils.hub", "hf").cached_file
         name = source.removeprefix(HUB_PREFIX)
-        try:
+        with or_input_error(f"{source} cannot be read from the Hugging Face hub"):
             found = find(name, file, _raise_exceptions_for_missing_entries=False)
-        except Exception as error:  # of the network, or of a name that is not there
-            raise InputError(
-                f"{source} cannot be read from the Hugging Face hub: {one_line(error)}"
-            ) from error
     if found is None:
         return {}
     try:
@@ -495,11 +420,6 @@ def check_selects_no_code(settings: dict[str, Any], where: str) -> None:
     Traceback (most recent call last):
     pseudocal.arrays.InputError: '_attn_implementation' = 'owner/kernel' in config.json selects
     code: remove it
-
-    Args:
-        settings: the settings, with those of parts of the model inside.
-        where: the file, for the message.
-
     """
     for key, value in _walk(settings):
         if _selects_code(key, value):
@@ -562,10 +482,7 @@ def _check_named(folder: Path, named: Any, where: str) -> None:
 
 
 def _is_inside(folder: Path, path: Path) -> bool:
-    """Whether a path, with all links followed, is in the folder.
-
-    The blobs of a hub cache that the folder is part of count too.
-    """
+    """Whether a path is in the folder once links are followed, or in its hub cache."""
     root = folder.resolve()
     try:
         target = path.resolve()

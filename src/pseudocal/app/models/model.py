@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from pseudocal.arrays import InputError, Inputs, Predictor
+from pseudocal.extras import MissingExtraError
+from pseudocal.skipped import one_line
 
 # how names begin of what can be a second opinion but not the model
 SECOND_ONLY = ("surrogate:", "zero-shot:")
@@ -23,30 +26,24 @@ Export = Callable[[float, Path, Inputs], list[str]]
 
 
 class UntrustedError(InputError):
-    """A model file can run code and is not trusted: its setting is `trust`."""
+    """A model file or a name can run code, and is not trusted."""
+
+    def __init__(self, message: str, *, setting: str = "trust", value: str = "True") -> None:
+        super().__init__(message, setting=setting, value=value)
 
 
 @dataclass(frozen=True)
 class Expects:
-    """What a model expects as input; None where the file does not say.
+    """What a model expects as input; None where the file does not say."""
 
-    Attributes:
-        shape: the shape of one input: (3, 224, 224) for an image, (30,) for a row of a table.
-        dtype: the name of the NumPy dtype.
-        columns: the feature columns of a table, in order.
-        preprocessing: settings of `inputs.Preprocessing` by name, from a preprocessor that came
-            with the model.
-        text: whether an input is a text.
-        frames: whether the model takes data frames, with text, dates and missing values.
-
-    """
-
+    # the shape of one input: (3, 224, 224) for an image, (30,) for a row of a table
     shape: tuple[int | None, ...] | None = None
-    dtype: str | None = None
-    columns: tuple[str, ...] | None = None
+    dtype: str | None = None  # the name of the NumPy dtype
+    columns: tuple[str, ...] | None = None  # the feature columns of a table, in order
+    # settings of `inputs.Preprocessing` by name, from a preprocessor that came with the model
     preprocessing: dict[str, Any] = field(default_factory=dict)
-    text: bool = False
-    frames: bool = False
+    text: bool = False  # whether an input is a text
+    frames: bool = False  # whether the model takes data frames, with text, dates and missing values
 
     def check(self, shape: tuple[int, ...], whose: str) -> None:
         """Refuse inputs of another shape, as far as it is known.
@@ -55,11 +52,6 @@ class Expects:
         >>> Expects((3, None)).check((4, 32), "the model, got")
         Traceback (most recent call last):
         pseudocal.arrays.InputError: expected inputs of shape (3, ?) for the model, got (4, 32)
-
-        Args:
-            shape: the shape of one input.
-            whose: which model it is, and the words that lead to the shape.
-
         """
         if self.shape is None:
             return
@@ -73,29 +65,18 @@ class Expects:
 
 @dataclass(frozen=True)
 class OpenModel:
-    """A model from a file.
+    """A model from a file."""
 
-    Attributes:
-        kind: the format, such as "onnx".
-        predict: maps inputs to the raw outputs of the model.
-        expects: what the model expects as input.
-        classes: the class names; empty if the file does not give them.
-        notes: what is worth printing about the file.
-        logits_tensor: the name of the output that holds the logits, if a caller can ask for it by
-            name.
-        export: writes the model with a temperature inside; None if the format cannot hold one.
-        encodes: whether it returns features for a surrogate, not logits.
-
-    """
-
-    kind: str
-    predict: Predictor
-    expects: Expects = Expects()
-    classes: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    kind: str  # the format, such as "onnx"
+    predict: Predictor  # maps inputs to the raw outputs of the model
+    expects: Expects = Expects()  # what the model expects as input
+    classes: tuple[str, ...] = ()  # the class names; empty if the file does not give them
+    notes: tuple[str, ...] = ()  # what is worth printing about the file
+    # the name of the output that holds the logits, if a caller can ask for it by name
     logits_tensor: str | None = None
+    # writes the model with a temperature inside; None if the format cannot hold one
     export: Export | None = None
-    encodes: bool = False
+    encodes: bool = False  # whether it returns features for a surrogate, not logits
 
 
 @dataclass(frozen=True)
@@ -106,11 +87,6 @@ class Chunked:
     >>> predict = Chunked(lambda x: sizes.append(len(x)) or x, 2)
     >>> predict(np.arange(3)), sizes
     (array([0, 1, 2]), [2, 2])
-
-    Attributes:
-        predict: the model.
-        size: the batch size.
-
     """
 
     predict: Predictor
@@ -136,3 +112,49 @@ def check_exported(found: Any, expected: Any, what: str) -> None:
         raise InputError(
             f"the calibrated {what} gives {found[0]} for the first input instead of {expected[0]}"
         )
+
+
+def exporting(
+    name: str,
+    predict: Predictor,
+    write: Callable[[float, Inputs], bytes],
+    reopen: Callable[[Path], Predictor],
+    what: str,
+) -> Export:
+    """An export to one file, which is opened again and checked.
+
+    Args:
+        name: the name of the file.
+        predict: the model before calibration.
+        write: makes the content of the file from a temperature and a few inputs. It is made in
+            memory: on a full disk torch would abort the process.
+        reopen: opens the file.
+        what: what it is, for errors.
+
+    """
+
+    def export(temperature: float, folder: Path, probe: Inputs) -> list[str]:
+        target = folder / name
+        before = predict(probe)
+        target.write_bytes(write(temperature, probe))
+        check_exported(reopen(target)(probe), before / temperature, what)
+        return [name]
+
+    return export
+
+
+@contextmanager
+def or_input_error(message: str) -> Iterator[None]:
+    """Raise an `InputError` instead of what a library raises about a damaged file: anything.
+
+    >>> with or_input_error("model.onnx is damaged"):
+    ...     raise KeyError("weights")
+    Traceback (most recent call last):
+    pseudocal.arrays.InputError: model.onnx is damaged: 'weights'
+    """
+    try:
+        yield
+    except (InputError, MissingExtraError):
+        raise
+    except Exception as error:
+        raise InputError(f"{message}: {one_line(error)}") from error

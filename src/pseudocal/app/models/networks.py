@@ -45,12 +45,7 @@ class ResNet(nn.Module):
             before = after
 
     def forward(self, images: Tensor) -> Tensor:
-        """Compute features `(n, width)`.
-
-        Args:
-            images: `(n, 3, height, width)`, normalised.
-
-        """
+        """Compute features `(n, width)`."""
         x = F.max_pool2d(self.bn1(self.conv1(images)).relu(), 3, 2, padding=1)
         for number in range(1, 5):
             x = self.get_submodule(f"layer{number}")(x)
@@ -93,12 +88,6 @@ class VisionTransformer(nn.Module):
 
     >>> VisionTransformer(width=24, depth=1, heads=2)(torch.zeros(1, 3, 224, 224)).shape
     torch.Size([1, 24])
-
-    Args:
-        width: the width of a token.
-        depth: the number of blocks.
-        heads: the number of attention heads.
-
     """
 
     def __init__(self, width: int = 768, depth: int = 12, heads: int = 12) -> None:
@@ -111,12 +100,7 @@ class VisionTransformer(nn.Module):
         self.norm = nn.LayerNorm(width, eps=1e-6)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Compute features `(n, width)`.
-
-        Args:
-            images: `(n, 3, 224, 224)`, normalised.
-
-        """
+        """Compute features `(n, width)`."""
         patches = self.patch_embed["proj"](images).flatten(2).transpose(1, 2)
         x = torch.cat([self.cls_token.expand(len(images), -1, -1), patches], dim=1) + self.pos_embed
         features: Tensor = self.norm(self.blocks(x))[:, 0]

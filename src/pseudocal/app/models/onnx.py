@@ -18,10 +18,16 @@ from typing import Any
 
 import numpy as np
 
-from pseudocal.app.models.model import SIGMOID_EPS, Chunked, Expects, OpenModel, check_exported
+from pseudocal.app.models.model import (
+    SIGMOID_EPS,
+    Chunked,
+    Expects,
+    OpenModel,
+    check_exported,
+    or_input_error,
+)
 from pseudocal.arrays import Floats, InputError, Inputs, Predictor
 from pseudocal.extras import require
-from pseudocal.skipped import one_line
 
 DTYPES = {
     "tensor(double)": "float64",
@@ -38,17 +44,6 @@ PASSED = {"Cast", "Flatten", "Identity", "Reshape", "Squeeze"}
 # the name of the constant, and the key of the record in the metadata
 TEMPERATURE = "pseudocal_temperature"
 TENSOR = "pseudocal_tensor"  # the key of the calibrated tensor's name
-# p^(1/T), normalised, is softmax(log p / T), in which a class of probability zero keeps probability
-# zero. For a single sigmoid it is sigmoid(logit(p) / T).
-DIVISION: list[tuple[str, ...]] = [("Div", "temperature")]
-POWER: list[tuple[str, ...]] = [("Log",), ("Div", "temperature"), ("Softmax",)]
-POWER_OF_SIGMOID: list[tuple[str, ...]] = [
-    ("Max", "floor"),
-    ("Min", "ceiling"),
-    ("Logit",),
-    ("Div", "temperature"),
-    ("Sigmoid",),
-]
 
 
 def open_onnx(
@@ -58,6 +53,7 @@ def open_onnx(
     logits_tensor: str | None = None,
     output_type: str | None = None,
     binary: bool = False,
+    **_: Any,
 ) -> OpenModel:
     """Open an ONNX file.
 
@@ -101,10 +97,11 @@ def open_onnx(
         check_exported(after(probe), expected, "graph")
         return [target.name]
 
+    row_shape = tuple(d if isinstance(d, int) else None for d in entry.shape[1:])
     return OpenModel(
         kind="onnx",
         predict=predict,
-        expects=Expects(_row_shape(entry), DTYPES[entry.type]),
+        expects=Expects(row_shape or None, DTYPES[entry.type]),
         logits_tensor=None if hidden or probabilities else name,
         notes=(
             f"input {entry.name!r} {_shown(entry.shape)}",
@@ -116,15 +113,7 @@ def open_onnx(
 
 @dataclass(frozen=True)
 class OnnxPredictor:
-    """Run one output of a session; mixed images are rounded if the graph takes integers.
-
-    Attributes:
-        session: the session of onnxruntime.
-        entry: the name of the graph's input.
-        output: the name of the output to compute.
-        dtype: the name of the input's dtype.
-
-    """
+    """Run one output of a session; mixed images are rounded if the graph takes integers."""
 
     session: Any
     entry: str
@@ -144,15 +133,16 @@ class OnnxPredictor:
 def _load(path: Path) -> Any:
     onnx = require("onnx", "onnx")
     _ = require("onnxruntime", "onnx")
-    try:
+    with or_input_error(f"{path} is damaged or not ONNX"):
         return onnx.load(path)
-    except Exception as error:  # protobuf raises its own errors, a missing data file others
-        raise InputError(f"{path} is damaged or not ONNX: {one_line(error)}") from error
 
 
 def _choose(model: Any, logits_tensor: str | None) -> str:
     """The name of the tensor that holds the logits."""
-    outputs: dict[str, str] = {each.name: _shown(_dims(each)) for each in model.graph.output}
+    outputs = dict[str, str]()
+    for each in model.graph.output:
+        shape = each.type.tensor_type.shape.dim
+        outputs[each.name] = _shown([d.dim_value or d.dim_param or None for d in shape])
     if logits_tensor is not None:
         inside = {name for node in model.graph.node for name in node.output}
         if logits_tensor not in outputs and logits_tensor not in inside:
@@ -199,12 +189,10 @@ def _session(model: Path | bytes, device: str) -> Any:
     options.log_severity_level = 4
     # spinning threads would take the cores from those that decode the next images
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    try:
-        source = model if isinstance(model, bytes) else str(model)
+    source = model if isinstance(model, bytes) else str(model)
+    with or_input_error("onnxruntime cannot run the graph"):
         # a fallback would print
         return ort.InferenceSession(source, options, providers=[provider], enable_fallback=0)
-    except Exception as error:
-        raise InputError(f"onnxruntime cannot run the graph: {one_line(error)}") from error
 
 
 def _only_input(session: Any) -> Any:
@@ -236,23 +224,12 @@ def _power(p: Floats, power: float, binary: bool) -> Floats:
     return np.asarray(p / p.sum(axis=1, keepdims=True))
 
 
-def _row_shape(entry: Any) -> tuple[int | None, ...] | None:
-    return tuple(d if isinstance(d, int) else None for d in entry.shape[1:]) or None
-
-
-def _dims(value: Any) -> list[Any]:
-    return [d.dim_value or d.dim_param or None for d in value.type.tensor_type.shape.dim]
-
-
 def _shown(shape: list[Any]) -> str:
     return "(" + ", ".join(str(d if isinstance(d, int) else "?") for d in shape) + ")"
 
 
 def softmax_input(model: Any, name: str) -> str | None:
-    """Return the tensor that a softmax or sigmoid turns into the output `name`.
-
-    None if there is no such node.
-    """
+    """The tensor that a softmax or sigmoid turns into the output `name`; None without one."""
     producers = {out: node for node in model.graph.node for out in node.output}
     for _ in range(len(model.graph.node)):  # a damaged graph may have cycles
         node = producers.get(name)
@@ -293,14 +270,6 @@ def calibrated_graph(
 
     Logits that are already divided by a temperature T1 are divided by T1 * T instead; no node is
     added.
-
-    Args:
-        model: the ONNX model.
-        name: the tensor of logits or probabilities.
-        temperature: the temperature T.
-        probabilities: whether the tensor holds probabilities.
-        binary: whether it holds one number per row, for the second of two classes.
-
     """
     import onnx
 
@@ -309,10 +278,7 @@ def calibrated_graph(
     constant = None if probabilities else _temperature_of(copy.graph, name)
     earlier = _recorded(model, name)
     if constant is None:
-        steps = DIVISION
-        if probabilities:
-            steps = POWER_OF_SIGMOID if binary else POWER
-        _insert(onnx, copy, name, temperature, steps)
+        _insert(copy, name, temperature, probabilities, binary)
     else:
         stored = onnx.numpy_helper.to_array(constant)
         # the constant is what counts; the record has more digits
@@ -376,46 +342,72 @@ def _record(model: Any, name: str, temperature: float) -> None:
         model.metadata_props.add(key=key, value=value)
 
 
-def _insert(
-    onnx: Any, model: Any, name: str, temperature: float, steps: list[tuple[str, ...]]
-) -> None:
-    """Insert nodes between the node that makes the tensor `name` and all that read it."""
-    names = FreshNames(model.graph)
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(inner_type(model, name))
-    axis = _class_axis(model, name)
-    old = names.new(f"{name}_uncalibrated")
-    place = _rename_output(model.graph, name, old)
-    values = {
-        "temperature": temperature,
-        "floor": SIGMOID_EPS,
-        "ceiling": 1 - SIGMOID_EPS,
-        "one": 1.0,
-    }
-    needed = {constant for _, *constants in steps for constant in constants}
-    if ("Logit",) in steps:
-        needed.add("one")
-    constants = {key: names.new(f"pseudocal_{key}") for key in values if key in needed}
-    for key, unique in constants.items():
-        model.graph.initializer.append(
-            onnx.numpy_helper.from_array(np.array(values[key], dtype), unique)
-        )
-    for offset, node in enumerate(_chain(onnx, steps, old, name, constants, names, axis)):
-        model.graph.node.insert(place + 1 + offset, node)
+def _insert(model: Any, name: str, temperature: float, probabilities: bool, binary: bool) -> None:
+    """Insert nodes between the node that makes the tensor `name` and all that read it.
+
+    p^(1/T), normalised, is softmax(log p / T), in which a class of probability zero keeps
+    probability zero. For a single sigmoid it is sigmoid(logit(p) / T).
+    """
+    values = [*model.graph.output, *model.graph.value_info]
+    ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in values}
+    nodes = NewNodes(model, name)
+    divisor = nodes.constant("temperature", temperature)
+    value = nodes.old
+    if probabilities and binary:
+        floor = nodes.constant("floor", SIGMOID_EPS)
+        ceiling = nodes.constant("ceiling", 1 - SIGMOID_EPS)
+        one = nodes.constant("one", 1.0)
+        value = nodes.add("Max", [value, floor], f"{nodes.old}_0")
+        value = nodes.add("Min", [value, ceiling], f"{nodes.old}_1")
+        rest = nodes.add("Sub", [one, value], f"{nodes.old}_2_rest")
+        odds = nodes.add("Div", [value, rest], f"{nodes.old}_2_odds")
+        value = nodes.add("Log", [odds], f"{nodes.old}_2")
+        value = nodes.add("Div", [value, divisor], f"{nodes.old}_3")
+        nodes.add("Sigmoid", [value], name)
+    elif probabilities:
+        value = nodes.add("Log", [value], f"{nodes.old}_0")
+        value = nodes.add("Div", [value, divisor], f"{nodes.old}_1")
+        # the classes are the second axis of a segmentation model's output, otherwise the last one
+        nodes.add("Softmax", [value], name, axis=1 if ranks.get(name) == 4 else -1)
+    else:
+        nodes.add("Div", [value, divisor], name)
 
 
-class FreshNames:
-    """Names that nothing in a graph has.
+class NewNodes:
+    """New nodes behind the node that makes a tensor, which gets another name: `old`.
 
-    Args:
-        graph: the graph; names of its subgraphs count too.
-
+    Names that the graph or its subgraphs have already get a number: `<name>_2` and so on.
     """
 
-    def __init__(self, graph: Any) -> None:
-        self._taken = {name for inner in _graphs(graph) for name in _names(inner)}
+    def __init__(self, model: Any, name: str) -> None:
+        import onnx
 
-    def new(self, wanted: str) -> str:
-        """Return the wanted name, or the first free one of `<wanted>_2`, `<wanted>_3` and so on."""
+        self._onnx = onnx
+        self._graph = model.graph
+        self._tensor = name
+        self._taken = {each for inner in _graphs(model.graph) for each in _names(inner)}
+        self._dtype = onnx.helper.tensor_dtype_to_np_dtype(inner_type(model, name))
+        self.old = self._new(f"{name}_uncalibrated")
+        self._place = _rename_output(model.graph, name, self.old)
+
+    def constant(self, key: str, value: float) -> str:
+        """Add a constant, and return its name."""
+        name = self._new(f"pseudocal_{key}")
+        array = np.array(value, self._dtype)
+        self._graph.initializer.append(self._onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def add(self, op: str, inputs: list[str], output: str, **settings: Any) -> str:
+        """Add a node behind those before, and return the name of its output."""
+        if output != self._tensor:
+            output = self._new(output)
+        name = self._new(f"pseudocal_{op.lower()}")
+        node = self._onnx.helper.make_node(op, inputs, [output], name=name, **settings)
+        self._place += 1
+        self._graph.node.insert(self._place, node)
+        return output
+
+    def _new(self, wanted: str) -> str:
         name = wanted
         number = 2
         while name in self._taken:
@@ -450,51 +442,8 @@ def _names(graph: Any) -> Iterator[str]:
         yield from node.output
 
 
-def _class_axis(model: Any, name: str) -> int:
-    """Return the axis of the classes: the last one, or the second of four for segmentation."""
-    values = [*model.graph.output, *model.graph.value_info]
-    ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in values}
-    return 1 if ranks.get(name) == 4 else -1
-
-
-def _chain(
-    onnx: Any,
-    steps: list[tuple[str, ...]],
-    start: str,
-    end: str,
-    constants: dict[str, str],
-    names: FreshNames,
-    axis: int,
-) -> list[Any]:
-    """Make a chain of nodes from the tensor `start` to the tensor `end`."""
-
-    def node(op: str, inputs: list[str], output: str, **settings: Any) -> Any:
-        return onnx.helper.make_node(
-            op, inputs, [output], name=names.new(f"pseudocal_{op.lower()}"), **settings
-        )
-
-    nodes = []
-    value = start
-    for i, (op, *used) in enumerate(steps):
-        result = end if i == len(steps) - 1 else names.new(f"{start}_{i}")
-        if op == "Logit":  # log(p / (1 - p)), which ONNX has no operator for
-            rest = names.new(f"{result}_rest")
-            odds = names.new(f"{result}_odds")
-            nodes.append(node("Sub", [constants["one"], value], rest))
-            nodes.append(node("Div", [value, rest], odds))
-            nodes.append(node("Log", [odds], result))
-        else:
-            settings = {"axis": axis} if op == "Softmax" else {}
-            nodes.append(node(op, [value, *(constants[key] for key in used)], result, **settings))
-        value = result
-    return nodes
-
-
 def _rename_output(graph: Any, name: str, new: str) -> int:
-    """Rename a tensor where it is produced, not where it is read.
-
-    Return the position of the producing node.
-    """
+    """Rename a tensor where it is produced, not where it is read; return where that is."""
     for position, node in enumerate(graph.node):
         for i, output in enumerate(node.output):
             if output == name:

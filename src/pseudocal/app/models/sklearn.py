@@ -8,47 +8,35 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pseudocal.app.models.model import Expects, OpenModel, UntrustedError
+from pseudocal.app.models.model import Expects, OpenModel, UntrustedError, or_input_error
 from pseudocal.app.models.sklearn_types import TRUSTED, check_trees
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
 from pseudocal.predictors.classifier import ClassifierPredictor
-from pseudocal.skipped import one_line
 
 
 def open_skops(path: Path, *, trust: bool = False, **_: Any) -> OpenModel:
     """Open a classifier that `skops.io.dump` wrote, if all of its types are known to be safe.
 
-    Args:
-        path: the file.
-        trust: whether the file may hold other types too, which can run code.
-
+    A trusted file may hold other types too, which can run code.
     """
     skops = require("skops.io", "sklearn")
-    try:
+    with or_input_error(f"the skops file {path} cannot be read"):
         unknown = skops.get_untrusted_types(file=path)
-    except Exception as error:  # a damaged file may raise anything
-        raise InputError(f"the skops file {path} cannot be read: {one_line(error)}") from error
     foreign = [name for name in unknown if name not in TRUSTED]
     if foreign and not trust:
         raise UntrustedError(
             f"{path} holds types that are not scikit-learn's own data, {', '.join(foreign)}, and "
-            "may run code: trust the file if you know who made it",
-            setting="trust",
-            value="True",
+            "may run code: trust the file if you know who made it"
         )
-    try:
+    with or_input_error(f"the skops file {path} cannot be read"):
         model = skops.load(path, trusted=unknown)
         if not trust:
             check_trees(model)
-    except Exception as error:
-        raise InputError(f"the skops file {path} cannot be read: {one_line(error)}") from error
     if not is_classifier(model):
         raise InputError(f"{path} holds a {type(model).__name__}, not a classifier")
-    try:
+    with or_input_error(f"{path} holds no fitted classifier"):  # scikit-learn would not write it
         return of_classifier(model)
-    except Exception as error:  # attributes that scikit-learn would not write
-        raise InputError(f"{path} holds no fitted classifier: {one_line(error)}") from error
 
 
 def is_classifier(model: Any) -> bool:

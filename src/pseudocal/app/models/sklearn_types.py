@@ -18,8 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import InputError
-
 KERNELS = (
     "CompoundKernel",
     "ConstantKernel",
@@ -133,7 +131,7 @@ def _objects(model: Any) -> Iterator[tuple[Any, Any]]:
 
 def _require(condition: Any) -> None:
     if not condition:
-        raise InputError("its trees are damaged")
+        raise ValueError("its trees are damaged")
 
 
 def _check_nodes(
@@ -141,12 +139,7 @@ def _check_nodes(
 ) -> None:
     """Check the inner nodes of a tree: children come later, and features exist.
 
-    Args:
-        left: the number of each node's left child; -1 or 0 for leaves, which are left out.
-        right: the number of the right child.
-        feature: the feature that each node splits.
-        features: the number of features of the model's inputs.
-
+    Leaves have a negative feature.
     """
     _require(isinstance(features, int | np.integer))
     own = np.arange(len(left))

@@ -5,10 +5,12 @@ Only tensors are read from a file, never code.
 - torchvision, timm: `layer1.0.conv1.weight`, `fc.weight`, or `blocks.0.norm1.weight`,
   `head.weight`.
 - SHOT, DINE: three files, `..._F....pt`, `..._B....pt` and `..._C....pt`; a bottleneck with batch
-  norm, a classifier with weight norm.
+  norm, a classifier with weight norm. On ImageNet-Sketch SHOT has no bottleneck, so no second file.
 - ATDOC, PseudoCal: `0.layer1...`, `1.bottleneck.weight`, `1.fc.weight`; two linear layers.
+- PseudoCal's SAFN and MCD: `1.bottleneck.0.0.fc.weight`, `1.fc.weight`, and `1.fc.1.weight`.
 - TLlib: `backbone.layer1...`, `bottleneck.0.weight`, `head.weight`; a bottleneck with batch norm
-  and ReLU.
+  and ReLU. AFN has `bottleneck.0.0.fc.weight`. MCD saves three state dicts, `G`, `F1` and `F2`;
+  the second classifier, `F2`, is not used, as in PseudoCal.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from pseudocal.app.models.model import Expects, OpenModel, check_exported
+from pseudocal.app.models.model import Expects, OpenModel, exporting
 from pseudocal.app.models.networks import ARCHITECTURES, ResNet, VisionTransformer
-from pseudocal.arrays import InputError, Inputs
+from pseudocal.arrays import InputError, Inputs, Predictor
 from pseudocal.predictors.torch_module import TorchPredictor
 
 # torchvision's evaluation: the shorter side is resized to the second, the centre is cropped
@@ -41,8 +43,13 @@ WRAPPERS = ("state_dict", "model_state_dict", "model", "net")
 RULES = tuple(
     (re.compile(pattern), ours)
     for pattern, ours in (
-        (r"(?:backbone|0|netF)\.(?:fc|head|heads)\..*", None),
+        (r"(?:backbone|0|netF|G)\.(?:fc|head|heads)\..*", None),
+        (r"F2\..*", None),
         (r"(?:1|netB)\.bottleneck\.(weight|bias)", r"bottleneck.0.\1"),
+        (r"(?:1\.)?bottleneck\.0\.0\.fc\.(.*)", r"afn-bottleneck.0.\1"),
+        (r"(?:1\.)?bottleneck\.0\.0\.bn\.(.*)", r"afn-bottleneck.1.\1"),
+        (r"(?:1\.)?bottleneck\.1\.fc\.(.*)", r"afn-bottleneck.4.\1"),
+        (r"(?:1\.)?bottleneck\.1\.bn\.(.*)", r"afn-bottleneck.5.\1"),
         (r"netB\.bn\.(.*)", r"bottleneck.1.\1"),
         (r"bottleneck\.(\d+)\.(.*)", r"relu-bottleneck.\1.\2"),
         (
@@ -53,8 +60,8 @@ RULES = tuple(
             r"(?:(?:1|netC)\.)?(?:fc|head|heads\.head|heads\.0)\.weight_v",
             r"classifier.parametrizations.weight.original1",
         ),
-        (r"(?:(?:1|netC)\.)?(?:fc|head|heads\.head|heads\.0)\.(.*)", r"classifier.\1"),
-        (r"(?:backbone|0|netF)\.(.*)", r"backbone.\1"),
+        (r"(?:(?:1|netC|F1)\.)?(?:fc|head|heads\.head|heads\.0)\.(.*)", r"classifier.\1"),
+        (r"(?:backbone|0|netF|G)\.(.*)", r"backbone.\1"),
         (r"(.*)", r"backbone.\1"),
     )
 )
@@ -81,30 +88,24 @@ HEAD_KINDS = {
     (True, True, False, True): "weightnorm",
     (True, True, True, False): "relu",
 }
+AFN_KINDS = {1: "afn", 2: "afn-two"}  # by the number of blocks
+Named = dict[str, tuple[str, Tensor]]  # our name -> the name in the file, the tensor
 
 
 def open_state_dict(path: Path, architecture: str, *, device: str = "cpu", **_: Any) -> OpenModel:
-    """Open a file of tensors.
-
-    Args:
-        path: the file.
-        architecture: a name in `ARCHITECTURES`.
-        device: where the network runs.
-
-    """
+    """Open a file of tensors."""
     imported = import_classifier(read_state_dict(path), architecture)
     mean, std = imported.normal
     predict = TorchPredictor(imported.network.to(device))
 
-    def export(temperature: float, folder: Path, probe: Inputs) -> list[str]:
-        """Write the tensors under their names; SHOT's three files become one."""
-        content = BytesIO()  # on a full disk torch would abort the process
+    def write(temperature: float, _: Inputs) -> bytes:
+        """The tensors under their names; SHOT's three files become one."""
+        content = BytesIO()
         torch.save(with_temperature(read_state_dict(path), temperature), content)
-        target = folder / "model.pth"
-        target.write_bytes(content.getbuffer())
-        again = open_state_dict(target, architecture)
-        check_exported(again.predict(probe), predict(probe) / temperature, "state dict")
-        return [target.name]
+        return content.getvalue()
+
+    def reopen(target: Path) -> Predictor:
+        return open_state_dict(target, architecture).predict
 
     preprocessing = {"size": (SIDE, SIDE), "edge": EDGE, "mean": mean, "std": std}
     return OpenModel(
@@ -112,7 +113,7 @@ def open_state_dict(path: Path, architecture: str, *, device: str = "cpu", **_: 
         predict=predict,
         expects=Expects((3, SIDE, SIDE), "float32", preprocessing=preprocessing),
         notes=(f"{architecture}: {imported.about}",),
-        export=export,
+        export=exporting("model.pth", predict, write, reopen, "state dict"),
     )
 
 
@@ -123,9 +124,10 @@ class Imported:
     Attributes:
         network: modules `backbone`, `bottleneck` and `classifier`, one after the other; in
             evaluation mode.
-        head: the kind of what is above the backbone: "direct", "linear", "batchnorm", "weightnorm"
-            or "relu".
-        width: the number of features that the classifier sees.
+        head: the kind of what is above the backbone: "direct", "linear", "batchnorm",
+            "weightnorm", "relu", "afn", "afn-two" or "three-layer" (MCD).
+        width: the width of the bottleneck, or of the hidden layers of a three-layer classifier;
+            without either, the number of features.
         classes: the number of classes.
         normal: the mean and the standard deviation of the channels, for images from 0 to 1.
         mapped: how many tensors of the file are used.
@@ -154,28 +156,19 @@ class Imported:
 
 
 def read_state_dict(path: str | Path) -> dict[str, Tensor]:
-    """Read tensors by name.
-
-    Of SHOT's and DINE's three files, the one named `..._F...` stands for all.
-
-    Args:
-        path: a file of `torch.save` or safetensors.
-
-    """
+    """Read tensors by name. The file `..._F...` of SHOT and DINE stands for all two or three."""
     path = Path(path)
-    if re.search(r"_F(?=[_.])", path.name) is None:
+    marked = re.compile(r"_F(?=[_.])")
+    parts = {part: path.with_name(marked.sub(f"_{part}", path.name, count=1)) for part in "FBC"}
+    if not marked.search(path.name) or not parts["C"].exists():
         return _tensors(path)
-    parts = {
-        part: path.with_name(re.sub(r"_F(?=[_.])", f"_{part}", path.name, count=1))
-        for part in "FBC"
+    if not parts["B"].exists():  # SHOT on ImageNet-Sketch has no bottleneck
+        del parts["B"]
+    return {
+        f"net{part}.{name}": tensor
+        for part, file in parts.items()
+        for name, tensor in _tensors(file).items()
     }
-    if not all(file.exists() for file in parts.values()):
-        return _tensors(path)
-    tensors = {}
-    for part, file in parts.items():
-        for name, tensor in _tensors(file).items():
-            tensors[f"net{part}.{name}"] = tensor
-    return tensors
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
@@ -195,6 +188,12 @@ def _tensors(path: Path) -> dict[str, Tensor]:
     for wrapper in WRAPPERS:
         if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
             content = content[wrapper]
+    if isinstance(content, dict) and isinstance(content.get("F1"), dict):  # TLlib's MCD
+        content = {
+            f"{part}.{name.removeprefix('module.')}": tensor
+            for part in ("G", "F1", "F2")
+            for name, tensor in content.get(part, {}).items()
+        }
     if not isinstance(content, dict) or not content:
         raise InputError(
             f"{path} holds a {type(content).__name__} instead of tensors by their names: save "
@@ -206,31 +205,59 @@ def _tensors(path: Path) -> dict[str, Tensor]:
 def import_backbone(
     tensors: Mapping[str, Tensor], architecture: str
 ) -> tuple[ResNet | VisionTransformer, tuple[tuple[float, ...], tuple[float, ...]]]:
-    """Return a backbone with these weights, and the mean and standard deviation of its images.
-
-    A head is not used.
-
-    Args:
-        tensors: a state dict, as `read_state_dict` returns it.
-        architecture: a name in `ARCHITECTURES`.
-
-    """
+    """Return a backbone without a head, and the mean and standard deviation of its images."""
     named = _named(tensors)
     backbone = _loaded(_build(architecture), _part(named, "backbone."), architecture)
     return backbone, _normal(named, architecture)  # type: ignore[return-value]
 
 
 def import_classifier(tensors: Mapping[str, Tensor], architecture: str) -> Imported:
-    """Return a whole classifier; what is above the backbone is recognised by its tensors.
-
-    Args:
-        tensors: a state dict, as `read_state_dict` returns it.
-        architecture: a name in `ARCHITECTURES`.
-
-    """
+    """Return a whole classifier; what is above the backbone is recognised by its tensors."""
     named = _named(tensors)
     backbone = _build(architecture)
     _loaded(backbone, _part(named, "backbone."), architecture)
+    above = _part(named, "classifier.")
+    if "8.weight" in above:
+        head = _three_layer_head(named)
+    elif any(name.startswith("afn-bottleneck.") for name in named):
+        head = _afn_head(named)
+    else:
+        head = _plain_head(named, architecture)
+    if head.inputs != backbone.width:
+        raise InputError(
+            f"the head takes {head.inputs} features, but {architecture} has {backbone.width}: is "
+            "the bottleneck missing?"
+        )
+    network = nn.Sequential()
+    network.add_module("backbone", backbone)
+    network.add_module("bottleneck", head.bottleneck)
+    network.add_module("classifier", head.classifier)
+    used = {original for original, _ in named.values()}
+    return Imported(
+        network=network.eval(),
+        head=head.kind,
+        width=head.width,
+        classes=head.classes,
+        normal=_normal(named, architecture),
+        mapped=len(used),
+        left=tuple(name for name in tensors if name not in used),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Head:
+    """What is above the backbone, with its weights."""
+
+    kind: str
+    bottleneck: nn.Module
+    classifier: nn.Module
+    inputs: int
+    width: int
+    classes: int
+
+
+def _plain_head(named: Named, architecture: str) -> _Head:
+    """A linear classifier above one layer, or none."""
     below = _bottleneck(named)
     above = _part(named, "classifier.")
     _, weight = above.get("weight", above.get("parametrizations.weight.original1", ("", None)))
@@ -241,11 +268,13 @@ def import_classifier(tensors: Mapping[str, Tensor], architecture: str) -> Impor
     batch_norm = "1.running_mean" in below
     relu = any(name.startswith("relu-bottleneck.") for name in named)
     normalised = "weight" not in above
-    head = HEAD_KINDS.get((bool(below), batch_norm, relu, normalised))
-    if head is None:
+    kind = HEAD_KINDS.get((bool(below), batch_norm, relu, normalised))
+    if kind is None:
         raise InputError(
             f"expected a head among {', '.join(HEAD_KINDS.values())}, got one of {sorted(above)}"
         )
+    classes, width = weight.shape
+    inputs = width
     bottleneck = nn.Sequential()
     if below:
         width, inputs = below["0.weight"][1].shape
@@ -254,24 +283,56 @@ def import_classifier(tensors: Mapping[str, Tensor], architecture: str) -> Impor
             bottleneck.append(nn.BatchNorm1d(width))
         if relu:
             bottleneck.append(nn.ReLU())
-    classes, width = weight.shape
     linear: nn.Module = nn.Linear(width, classes)
     if normalised:
         linear = weight_norm(linear)
-    network = nn.Sequential()
-    network.add_module("backbone", backbone)
-    network.add_module("bottleneck", _loaded(bottleneck, below, "the bottleneck"))
-    network.add_module("classifier", _loaded(linear, above, "the classifier"))
-    used = {original for original, _ in named.values()}
-    return Imported(
-        network=network.eval(),
-        head=head,
-        width=width,
-        classes=classes,
-        normal=_normal(named, architecture),
-        mapped=len(used),
-        left=tuple(name for name in tensors if name not in used),
-    )
+    _loaded(bottleneck, below, "the bottleneck")
+    _loaded(linear, above, "the classifier")
+    return _Head(kind, bottleneck, linear, inputs, width, classes)
+
+
+def _afn_head(named: Named) -> _Head:
+    """AFN's head: one block or two, each with dropout, and a linear classifier."""
+    below = _part(named, "afn-bottleneck.")
+    above = _part(named, "classifier.")
+    width, inputs = _shape(below, "0.weight", "the bottleneck")
+    classes, _ = _shape(above, "weight", "the classifier")
+    blocks = 2 if "4.weight" in below else 1
+    bottleneck = nn.Sequential()
+    for number in range(blocks):
+        bottleneck.append(nn.Linear(width if number else inputs, width))
+        bottleneck.append(nn.BatchNorm1d(width))
+        bottleneck.append(nn.ReLU())
+        bottleneck.append(nn.Dropout(0.5))
+    classifier = nn.Linear(width, classes)
+    _loaded(bottleneck, below, "the bottleneck")
+    _loaded(classifier, above, "the classifier")
+    return _Head(AFN_KINDS[blocks], bottleneck, classifier, inputs, width, classes)
+
+
+def _three_layer_head(named: Named) -> _Head:
+    """The first of MCD's classifiers: three layers, two of them with dropout before."""
+    above = _part(named, "classifier.")
+    width, inputs = _shape(above, "1.weight", "the classifier")
+    classes, _ = _shape(above, "8.weight", "the classifier")
+    classifier = nn.Sequential()
+    for before in (inputs, width):
+        classifier.append(nn.Dropout(0.5))
+        classifier.append(nn.Linear(before, width))
+        classifier.append(nn.BatchNorm1d(width))
+        classifier.append(nn.ReLU())
+    classifier.append(nn.Linear(width, classes))
+    _loaded(classifier, above, "the classifier")
+    return _Head("three-layer", nn.Sequential(), classifier, inputs, width, classes)
+
+
+def _shape(part: Named, name: str, what: str) -> tuple[int, int]:
+    """Return the shape of a matrix of weights."""
+    _, weight = part.get(name, ("", None))
+    if weight is None or weight.ndim != 2:
+        raise InputError(f"the state dict has no matrix {name} of {what}")
+    outputs, inputs = weight.shape
+    return outputs, inputs
 
 
 def with_temperature(tensors: Mapping[str, Tensor], temperature: float) -> dict[str, Tensor]:
@@ -280,22 +341,17 @@ def with_temperature(tensors: Mapping[str, Tensor], temperature: float) -> dict[
     >>> kept = with_temperature({"fc.weight": torch.ones(2, 3), "conv1.weight": torch.ones(1)}, 2.0)
     >>> kept["fc.weight"][0], kept["conv1.weight"]
     (tensor([0.5000, 0.5000, 0.5000]), tensor([1.]))
-
-    Args:
-        tensors: a state dict, as `read_state_dict` returns it.
-        temperature: the temperature.
-
     """
-    ours = {original: name for name, (original, _) in _named(tensors).items()}
+    named = _named(tensors)
+    last = "classifier."
+    if "classifier.8.weight" in named:  # of MCD's three layers the last gives the logits
+        last = "classifier.8."
     divided = dict(tensors)
-    for name, own in ours.items():
+    for own, (name, tensor) in named.items():
         # of a classifier with weight norm the lengths are divided, not the directions
-        if own.startswith("classifier.") and not own.endswith(".original1"):
-            divided[name] = tensors[name] / temperature
+        if own.startswith(last) and not own.endswith(".original1"):
+            divided[name] = tensor / temperature
     return divided
-
-
-Named = dict[str, tuple[str, Tensor]]  # our name -> the name in the file, the tensor
 
 
 def _named(tensors: Mapping[str, Tensor]) -> Named:
@@ -322,10 +378,7 @@ def _part(named: Named, prefix: str) -> Named:
 
 
 def _bottleneck(named: Named) -> Named:
-    """Return the tensors of the bottleneck.
-
-    TLlib numbers its layers from 0, or from 2 in older versions.
-    """
+    """The tensors of the bottleneck. TLlib numbers its layers from 0, older versions from 2."""
     numbered = _part(named, "relu-bottleneck.")
     order = sorted({int(name.partition(".")[0]) for name in numbered})
     renamed = {
@@ -343,10 +396,7 @@ def _build(architecture: str) -> ResNet | VisionTransformer:
 
 
 def _loaded(module: nn.Module, given: Named, what: str) -> nn.Module:
-    """Load tensors into a module.
-
-    A shape that differs, a tensor that is missing and a layer too many are refused.
-    """
+    """Load tensors into a module; refuse other shapes, missing tensors and further layers."""
     wanted = module.state_dict()
     for name, own in wanted.items():
         if name in given and given[name][1].shape != own.shape:
@@ -371,10 +421,7 @@ def _loaded(module: nn.Module, given: Named, what: str) -> nn.Module:
 
 
 def _normal(named: Named, architecture: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return how images are normalised.
-
-    As for ImageNet, but for timm's ViTs, whose images lie between -1 and 1.
-    """
+    """Mean and standard deviation as for ImageNet; timm's ViTs take images from -1 to 1."""
     timm = any(
         name.startswith("blocks.") or name.endswith(".attn.qkv.weight")
         for name, _ in named.values()

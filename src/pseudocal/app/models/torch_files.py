@@ -10,16 +10,14 @@ the file is trusted.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pseudocal.app.models.model import Chunked, Expects, OpenModel, check_exported
+from pseudocal.app.models.model import Chunked, Expects, OpenModel, exporting, or_input_error
 from pseudocal.arrays import Floats, InputError, Inputs, Predictor
 from pseudocal.extras import require
-from pseudocal.skipped import one_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,34 +26,30 @@ if TYPE_CHECKING:
 def open_exported(path: Path, *, device: str = "cpu", **_: Any) -> OpenModel:
     """Open a file that `torch.export.save` wrote."""
     torch = require("torch", "torch")
-    with _whole(path, "a torch.export file", "read"):
+    with or_input_error(f"{path}, a torch.export file, cannot be read"):
         program = torch.export.load(path)
         entry = _only_input(program)
         shape = [d if isinstance(d, int) else None for d in entry.shape]
         predict = _predictor(program, device)
+
+    def write(temperature: float, _: Inputs) -> bytes:
+        content = BytesIO()
+        with or_input_error(f"{path}, a torch.export file, cannot be written"):
+            program = torch.export.load(path)
+            divide_output(program, temperature)
+            torch.export.save(program, content)
+        return content.getvalue()
+
+    def reopen(target: Path) -> Predictor:
+        return _predictor(torch.export.load(target), "cpu")
+
     return OpenModel(
         kind="pt2",
         predict=predict,
         expects=Expects(tuple(shape[1:]) or None, str(entry.dtype).removeprefix("torch.")),
         notes=("input (" + ", ".join(str(d or "?") for d in shape) + ")",),
-        export=lambda temperature, folder, probe: _export_program(
-            path, temperature, folder, predict(probe), probe
-        ),
+        export=exporting("model.pt2", predict, write, reopen, "program"),
     )
-
-
-@contextmanager
-def _whole(path: Path, what: str, done: str) -> Iterator[None]:
-    """Name a damaged file.
-
-    Torch may raise anything, when it reads one or when it writes it again.
-    """
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:
-        raise InputError(f"{path}, {what}, cannot be {done}: {one_line(error)}") from error
 
 
 def _predictor(program: Any, device: str) -> Predictor:
@@ -81,29 +75,8 @@ def _only_input(program: Any) -> Any:
     return next(node.meta["val"] for node in program.graph.nodes if node.name == names[0])
 
 
-def _export_program(
-    path: Path, temperature: float, folder: Path, before: Floats, probe: Inputs
-) -> list[str]:
-    """Write the calibrated program, load it again, and check it on a few inputs."""
-    torch = require("torch", "torch")
-    target = folder / "model.pt2"
-    content = BytesIO()  # on a full disk torch would abort the process
-    with _whole(path, "a torch.export file", "written"):
-        program = torch.export.load(path)
-        divide_output(program, temperature)
-        torch.export.save(program, content)
-    target.write_bytes(content.getbuffer())
-    check_exported(
-        _predictor(torch.export.load(target), "cpu")(probe), before / temperature, "program"
-    )
-    return [target.name]
-
-
 def divide_output(program: Any, temperature: float) -> None:
-    """Divide the first output of an exported program by T.
-
-    The shapes it was exported for do not change.
-    """
+    """Divide the first output of an exported program by T; its shapes do not change."""
     torch = require("torch", "torch")
     end = program.graph.output_node()
     spec = next(s for s in program.graph_signature.output_specs if s.kind.name == "USER_OUTPUT")
@@ -121,35 +94,34 @@ def divide_output(program: Any, temperature: float) -> None:
 
 def open_torchscript(path: Path, *, device: str = "cpu", **_: Any) -> OpenModel:
     """Open a file that `torch.jit.save` wrote."""
-    predict = _run_script(path, device)
+    torch_module = require("pseudocal.predictors.torch_module", "torch")
+    predict = torch_module.TorchPredictor(_load_script(path, device))
+
+    def reopen(target: Path) -> Predictor:
+        predictor: Predictor = torch_module.TorchPredictor(_load_script(target, "cpu"))
+        return predictor
+
     return OpenModel(
         kind="torchscript",
         predict=predict,
         notes=("TorchScript does not describe its input",),
-        export=lambda temperature, folder, probe: _export_script(
-            path, temperature, folder, predict(probe), probe
-        ),
+        export=exporting("model.pt", predict, partial(_divided_script, path), reopen, "module"),
     )
 
 
-def _run_script(path: Path, device: str) -> Predictor:
-    torch_module = require("pseudocal.predictors.torch_module", "torch")
-    predictor: Predictor = torch_module.TorchPredictor(_load(path, device))
-    return predictor
-
-
-def _load(path: Path, device: str) -> Any:
+def _load_script(path: Path, device: str) -> Any:
     torch = require("torch", "torch")
-    with _whole(path, "a TorchScript file", "read"), warnings.catch_warnings():
+    with (
+        or_input_error(f"{path}, a TorchScript file, cannot be read"),
+        warnings.catch_warnings(),
+    ):
         # TorchScript is deprecated but still in use
         warnings.simplefilter("ignore", DeprecationWarning)
         return torch.jit.load(path, map_location=device)
 
 
-def _export_script(
-    path: Path, temperature: float, folder: Path, before: Floats, probe: Inputs
-) -> list[str]:
-    """Write the calibrated module, load it again, and check it on a few inputs."""
+def _divided_script(path: Path, temperature: float, probe: Inputs) -> bytes:
+    """A module whose logits are divided by T."""
     import torch
 
     from pseudocal.predictors.torch_module import logits_of
@@ -163,14 +135,13 @@ def _export_script(
         def forward(self, x: Tensor) -> Tensor:
             return logits_of(self.model(x)) / self.get_buffer("temperature")
 
-    target = folder / "model.pt"
-    with _whole(path, "a TorchScript file", "written"), warnings.catch_warnings():
+    with (
+        or_input_error(f"{path}, a TorchScript file, cannot be written"),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore", DeprecationWarning)
         # traced, not scripted: scripting needs the source of this file, which may be missing
-        divided = Divided(_load(path, "cpu")).eval()
-        example = torch.as_tensor(probe)
-        traced: Any = torch.jit.trace(divided, example)  # type: ignore[no-untyped-call]
-        content = traced.save_to_buffer()  # on a full disk torch would abort the process
-    target.write_bytes(content)
-    check_exported(_run_script(target, "cpu")(probe), before / temperature, "module")
-    return [target.name]
+        divided = Divided(_load_script(path, "cpu")).eval()
+        traced: Any = torch.jit.trace(divided, torch.as_tensor(probe))  # type: ignore[no-untyped-call]
+        content: bytes = traced.save_to_buffer()
+    return content

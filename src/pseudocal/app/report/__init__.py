@@ -1,7 +1,7 @@
 """The report of a run: a typed record, and one HTML page drawn from it.
 
-    summary = RowSummary(calibration, classes)           # or ImageSummary, for segmentation
-    summary.add(logits, confidences, names)              # chunk by chunk
+    summary = Summary(calibration, classes)
+    summary.add_rows(logits, confidences, names)         # chunk by chunk
     report = report_of(summary, fitted_on, model=..., data=..., timing=...)
     write_report(report, folder)                         # report.json and report.html
 
@@ -11,25 +11,20 @@ draws it again.
 | module | subject |
 |---|---|
 | `record.py` | the record, and how it is read and written |
-| `summaries.py` | running sums over the predictions |
-| `content.py` | from a summary to a record |
+| `content.py` | running sums over the predictions, and the record made from them |
 | `findings.py` | what to say: codes and numbers |
 | `wording.py` | how to say it: every sentence that is not in a template |
 | `figures.py` | what to draw where |
-| `page.py`, `templates/` | the page |
-| `comparison.py`, `card.py`, `labelling.py` | a page of several reports, a model card, labelling |
-| `predictions.py`, `images.py`, `snippets.py` | the table of predictions, embedded images, code |
+| `page.py`, `templates/` | the page, a page that compares several reports, and a model card |
+| `predictions.py`, `images.py` | the table of predictions, embedded images |
 """
 
-from pseudocal.app.report.content import measure, report_of
+from pseudocal.app.report.content import Summary, measure, report_of
 from pseudocal.app.report.page import page, write_page, write_report
 from pseudocal.app.report.record import Report
-from pseudocal.app.report.summaries import ImageSummary, RowSummary, Summary
 
 __all__ = [
-    "ImageSummary",
     "Report",
-    "RowSummary",
     "Summary",
     "measure",
     "page",

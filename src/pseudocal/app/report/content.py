@@ -1,18 +1,22 @@
-"""From a summary of predictions to the record of a report."""
+"""From predictions, summed up part by part, to the record of a report."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.app.report.findings import facts_of, headline_of
 from pseudocal.app.report.images import thumbnail
-from pseudocal.app.report.predictions import class_name
+from pseudocal.app.report.page import templates
+from pseudocal.app.report.predictions import Confidences, class_name
 from pseudocal.app.report.record import (
     Bins,
     ClassRow,
@@ -22,37 +26,204 @@ from pseudocal.app.report.record import (
     Examples,
     Fit,
     Histogram,
+    MapImages,
     Measurement,
     Report,
     Threshold,
+    Unit,
 )
-from pseudocal.app.report.snippets import EXPORTED, LOGITS, REJECTED, SKLEARN, SNIPPETS
-from pseudocal.app.report.summaries import (
-    BINS,
-    THRESHOLDS,
-    Candidate,
-    ClassScores,
-    Summary,
-    Tally,
-    judged_temperature,
-)
-from pseudocal.app.report.wording import Headline, HeadlineCode
+from pseudocal.app.report.wording import Headline
 from pseudocal.app.run import AboutData, AboutModel, Timing
-from pseudocal.arrays import InputError, Labelled, cores
+from pseudocal.arrays import InputError, Labelled, Labels, Logits, cores
 from pseudocal.calibrators import Calibration
 from pseudocal.metrics import Interval, Outcomes, Reliability, Segmented, bootstrap, paired
-from pseudocal.metrics.outcomes import equal_width
+from pseudocal.metrics.outcomes import bin_of, equal_width
 from pseudocal.metrics.samples import sample_of
+from pseudocal.passes import Doubles
 from pseudocal.scaling import TemperatureScaling
 
+BINS = 15  # bins of the histogram of confidences, as in the reliability diagrams
+# thresholds of confidence
+THRESHOLDS = (0.0, *(np.arange(30, 90, 5) / 100).tolist(), 0.9, 0.95, 0.97, 0.98, 0.99, 0.995)
+EXAMPLES = 12  # inputs in each list of examples
+JOINED = 256  # images whose sums are joined, since joined sums take less memory
+SHOWN_TEXT = 160  # characters of a text that is shown
 CLASSES_SHOWN = 60
 NOISE_DRAWS = 100  # random outcomes of a perfectly calibrated model, whose ECE is averaged
 NO_BINS = Bins((0.0, 1.0), (0,), (None,), (None,), (None,), (None,), 0.0)  # of nothing
-SHOWN_TEXT = 160  # characters of a text that is shown
 COUNTS = ("pairs", "mixup_samples", "forward_passes")
 MEASURED: tuple[Any, ...] = ("ece", "nll", "brier", "accuracy")
 MEASURED_OF_IMAGES: tuple[Any, ...] = (*MEASURED, "miou")
+
+# lists of examples, each with a key of the confidences before and after: the smallest are shown
+ORDERS: dict[str, Callable[[Any, Any], Any]] = {
+    "changed": lambda before, after: -abs(after - before),
+    "least_confident": lambda before, after: after,
+}
 Seen = Outcomes | Segmented  # what the metrics need to know about inputs or images
+
+
+# ------------------------------------------------------------------------------ summing up
+
+
+@dataclass(eq=False)
+class Summary:
+    """Sums over predictions, built part by part, and the best examples.
+
+    Without ground truth, its size does not grow with the number of inputs.
+
+    >>> from pseudocal import TemperatureScaling
+    >>> summary = Summary(Calibration("pseudocal", TemperatureScaling(2.0)), ["cat", "dog"])
+    >>> logits = np.array([[0.0, np.log(9.0)]])
+    >>> summary.add_rows(logits, Confidences.of(logits, summary.calibration), ["a.png"])
+    >>> summary.shown["changed"][0][0].class_name
+    'dog'
+    """
+
+    calibration: Calibration
+    classes: Sequence[str] = ()  # the class names, as far as they are known
+    unit: Unit = "inputs"
+    # predictions in each bin of confidence before and after
+    histogram: Doubles = field(default_factory=lambda: np.zeros((2, BINS)))
+    # sums of the confidences before and after of the predictions in each bin before
+    moved: Doubles = field(default_factory=lambda: np.zeros((2, BINS)))
+    # predictions of each class, the sums of their confidences before and after, and how many are
+    # right, `(4, classes)`; NaN if that is not known
+    by_class: Any = 0.0
+    # predictions by the largest threshold that they reach after calibration, the sums of their
+    # confidences after, and how many are right
+    selection: Doubles = field(default_factory=lambda: np.zeros((3, len(THRESHOLDS))))
+    # the best examples of each list with their image files, best first
+    shown: dict[str, list[tuple[Example, Path | None]]] = field(
+        default_factory=lambda: {key: [] for key in ORDERS}
+    )
+    maps: list[MapImages] = field(default_factory=list)
+    _measured: list[tuple[Any, Any]] = field(default_factory=list)
+
+    def add_rows(
+        self,
+        logits: Logits,
+        seen: Confidences,
+        names: Sequence[str],
+        *,
+        image_files: Sequence[Path | None] | None = None,
+        texts: Sequence[str] | None = None,
+        ground_truth: Labels | None = None,
+    ) -> None:
+        """Add some inputs, few enough to be processed at once: see `row_chunks`.
+
+        Ground truth is for evaluation only, and given in every call or in none.
+        """
+        predicted = seen.top[:, 0]
+        right = None if ground_truth is None else predicted == ground_truth
+        self.add_predictions(seen, logits.shape[1], right=right)
+        before = seen.before[:, 0].astype(np.float64)
+        after = seen.after[:, 0].astype(np.float64)
+        best = [np.argsort(key(before, after), kind="stable") for key in ORDERS.values()]
+        for i in sorted({i for rows in best for i in rows[:EXAMPLES].tolist()}):
+            true_class = None
+            if ground_truth is not None:
+                true_class = class_name(int(ground_truth[i]), self.classes)
+            example = Example(
+                names[i],
+                class_name(int(predicted[i]), self.classes),
+                float(before[i]),
+                float(after[i]),
+                true_class=true_class,
+                text=None if texts is None else _beginning(texts[i]),
+            )
+            self.consider(example, None if image_files is None else image_files[i])
+        if ground_truth is not None:
+            self.measure(logits, ground_truth)
+
+    def add_predictions(
+        self,
+        seen: Confidences,
+        classes: int,
+        *,
+        weights: NDArray[Any] | None = None,
+        right: NDArray[Any] | None = None,
+    ) -> None:
+        """Add predictions of inputs or pixels to the sums; `right` says which are right, if known."""
+        predicted = seen.top[:, 0]
+        before = seen.before[:, 0].astype(np.float64)
+        after = seen.after[:, 0].astype(np.float64)
+        if weights is None:
+            weights = np.ones(len(predicted))
+        known = np.full(len(predicted), np.nan) if right is None else right * weights
+        bins = bin_of(before, equal_width(BINS))
+        bins_after = bin_of(after, equal_width(BINS))
+        level = np.searchsorted(THRESHOLDS, after, side="right") - 1
+        self.histogram += [np.bincount(part, weights, BINS) for part in (bins, bins_after)]
+        before = before * weights
+        after = after * weights
+        self.moved += [np.bincount(bins, part, BINS) for part in (before, after)]
+        sums = [np.bincount(predicted, part, classes) for part in (weights, before, after, known)]
+        self.by_class = self.by_class + np.stack(sums)
+        kept = (weights, after, known)
+        self.selection += [np.bincount(level, part, len(THRESHOLDS)) for part in kept]
+
+    def consider(self, example: Example, image_file: Path | None = None) -> None:
+        """Keep the best examples so far; on ties, the earlier one. Padding is none."""
+        if math.isnan(example.after):
+            return
+        for name, key in ORDERS.items():
+            keys = [key(one.before, one.after) for one, _ in self.shown[name]]
+            place = bisect_right(keys, key(example.before, example.after))
+            self.shown[name].insert(place, (example, image_file))
+            del self.shown[name][EXAMPLES:]
+
+    def measure(self, logits: NDArray[Any], ground_truth: NDArray[Any]) -> None:
+        """Add the ground truth of rows or of one image `(classes, height, width)`.
+
+        It is for evaluation only.
+        """
+        temperature = judged_temperature(self.calibration)
+        if self.unit == "inputs":
+            scaled = TemperatureScaling(temperature)(logits)
+            old: Seen = Outcomes.from_logits(logits, ground_truth)
+            new: Seen = Outcomes.from_logits(scaled, ground_truth)
+        else:
+            old = Segmented.of(logits, ground_truth)
+            new = Segmented.of(logits, ground_truth, temperature=temperature)
+        self._measured.append((old, new))
+        if len(self._measured) >= JOINED:
+            self._measured = [self._joined()]
+
+    def seen(self) -> tuple[Any, Any] | None:
+        """The outcomes or sums before and after calibration, also with a rejected T.
+
+        None without ground truth.
+        """
+        return self._joined() if self._measured else None
+
+    def _joined(self) -> tuple[Any, Any]:
+        before, after = zip(*self._measured, strict=True)
+        kind = Outcomes if self.unit == "inputs" else Segmented
+        return kind.concatenate(before), kind.concatenate(after)
+
+
+def judged_temperature(calibration: Calibration) -> float:
+    """The temperature that the verdict is about: the one that applies, or a rejected one.
+
+    >>> from pseudocal import TemperatureScaling
+    >>> judged_temperature(Calibration("pseudocal", TemperatureScaling(1.0), refused=3.0))
+    3.0
+    """
+    return calibration.refused or calibration.temperature
+
+
+def _beginning(text: str) -> str:
+    r"""Return the beginning of a text on one line.
+
+    >>> _beginning("Nice,\n but late."), len(_beginning("very " * 100))
+    ('Nice, but late.', 160)
+    """
+    line = " ".join(text.split())
+    return line if len(line) <= SHOWN_TEXT else line[: SHOWN_TEXT - 3] + "..."
+
+
+# ------------------------------------------------------------------------------ the record
 
 
 def report_of(
@@ -60,14 +231,8 @@ def report_of(
 ) -> Report:
     """Make the report of a calibration.
 
-    Args:
-        summary: the summary of the predictions, with the calibration.
-        fitted_on: what the temperature was fitted on: mixup samples, those of pixels with groups;
-            or the labelled inputs, if the calibration was refined.
-        model: the description of the model.
-        data: the description of the data.
-        timing: when the run finished, and how long it took.
-
+    The temperature was fitted on mixup samples, those of pixels with groups; or on the labelled
+    inputs, if the calibration was refined.
     """
     calibration = summary.calibration
     seen = summary.seen()
@@ -77,15 +242,9 @@ def report_of(
     else:
         reliability = diagrams_of_ground_truth(*seen)
         metrics = measure(*seen)
-    usage = REJECTED
-    if calibration.refused is None:
-        usage = usage_of(model, calibration.temperature, segments=summary.unit == "pixels")
-    confidence = _histogram(summary.tally)
+    confidence = _histogram(summary)
     report = Report(
-        headline=Headline(
-            HeadlineCode.MEAN_CONFIDENCE,
-            {"before": confidence.mean_before, "after": confidence.mean_after},
-        ),
+        headline=Headline("unfitted", {"before": confidence.mean_before}),  # replaced below
         model=model,
         data=data,
         unit=summary.unit,
@@ -93,13 +252,18 @@ def report_of(
         trust=calibration.trust,
         labels=calibration.measured,
         confidence=confidence,
-        classes=_class_rows(summary),
-        selection=_selection(summary.tally),
+        classes=class_rows(summary),
+        selection=selection_of(summary),
         reliability=reliability,
         metrics=metrics,
-        examples=_examples(summary.tally, changed=calibration.temperature != 1),
-        maps=summary.maps,
-        usage=usage,
+        examples=_examples(summary),
+        maps=tuple(summary.maps),
+        usage=usage_of(
+            model,
+            calibration.temperature,
+            segments=summary.unit == "pixels",
+            refused=calibration.refused is not None,
+        ),
         settings=calibration.settings,
         versions=calibration.versions,
         timing=timing,
@@ -107,25 +271,23 @@ def report_of(
     return replace(report, headline=headline_of(report), facts=facts_of(report))
 
 
-def usage_of(model: AboutModel, temperature: float, *, segments: bool = False) -> str:
+def usage_of(
+    model: AboutModel, temperature: float, *, segments: bool = False, refused: bool = False
+) -> str:
     """Python code that applies the result.
 
     >>> model = AboutModel(name="f", title="f", kind="callable", recipe="callable", output=None)
     >>> print(usage_of(model, 2.0).splitlines()[-1])
     probabilities = calibration.probabilities(logits)    # or: softmax(logits / 2)
     """
-    snippet = LOGITS
-    if model.files:
-        snippet = SNIPPETS.get(model.recipe, EXPORTED)
-    elif model.kind == "sklearn":
-        snippet = SKLEARN
-    elif model.kind in ("lightgbm", "xgboost"):
-        snippet = SNIPPETS[model.recipe]
-    if segments:
-        snippet = snippet.replace("ForImageClassification", "ForSemanticSegmentation")
-    return snippet.format(
-        temperature=temperature, files=", ".join(model.files), output=model.output
-    )
+    how = "logits"
+    if refused:
+        how = "rejected"
+    elif model.files or model.kind in ("lightgbm", "sklearn", "xgboost"):
+        how = model.recipe
+    template = templates()["usage.txt"]
+    code: str = template.render(how=how, model=model, temperature=temperature, segments=segments)
+    return code
 
 
 def _fit(calibration: Calibration) -> Fit:
@@ -144,66 +306,54 @@ def _fit(calibration: Calibration) -> Fit:
     )
 
 
-def _histogram(tally: Tally) -> Histogram:
-    count, before, after, _ = np.sum(tally.by_class, axis=1).tolist()
-    filled = np.where(tally.histogram[0] > 0, tally.histogram[0], np.nan)
+def _histogram(summary: Summary) -> Histogram:
+    count, before, after, _ = np.sum(summary.by_class, axis=1).tolist()
+    filled = np.where(summary.histogram[0] > 0, summary.histogram[0], np.nan)
     return Histogram(
         edges=tuple(equal_width(BINS).tolist()),
-        before=tuple(np.rint(tally.histogram[0]).astype(int).tolist()),
-        after=tuple(np.rint(tally.histogram[1]).astype(int).tolist()),
-        confidence_before=_finite(tally.moved[0] / filled),
-        confidence_after=_finite(tally.moved[1] / filled),
+        before=tuple(np.rint(summary.histogram[0]).astype(int).tolist()),
+        after=tuple(np.rint(summary.histogram[1]).astype(int).tolist()),
+        confidence_before=_finite(summary.moved[0] / filled),
+        confidence_after=_finite(summary.moved[1] / filled),
         mean_before=before / count,
         mean_after=after / count,
     )
 
 
-def _class_rows(summary: Summary) -> tuple[ClassRow, ...]:
+def class_rows(summary: Summary) -> tuple[ClassRow, ...]:
     """The classes that are predicted most often; of a segmentation model, all predicted classes."""
-    sums = summary.tally.by_class
-    count = sums[0]
+    count = summary.by_class[0]
     predicted = np.flatnonzero(count).tolist()
-    scores = summary.class_scores()
     if summary.unit == "inputs":
         predicted = sorted(predicted, key=lambda i: -count[i])[:CLASSES_SHOWN]
+    total = float(count.sum())
     rows = []
     for i in predicted:
+        n, before, after, right = summary.by_class[:, i].tolist()
         name = class_name(i, summary.classes)
-        row = _class_row(name, sums[:, i].tolist(), float(count.sum()))
-        rows.append(row if scores is None else _with_scores(row, scores[i]))
-    return tuple(rows)
+        precision = None if math.isnan(right) else right / n
+        rows.append(ClassRow(name, n / total, before / n, after / n, precision))
+    seen = summary.seen() if summary.unit == "pixels" else None
+    if seen is None:
+        return tuple(rows)
+    scores = [part.classes() for part in seen]
+    return tuple(
+        _with_scores(row, scores[0][i], scores[1][i])
+        for row, i in zip(rows, predicted, strict=True)
+    )
 
 
-def _class_row(name: str, sums: list[float], total: float) -> ClassRow:
-    """A class from its sums.
-
-    >>> _class_row("dog", [4.0, 3.2, 2.8, 3.0], total=8.0)
-    ClassRow(name='dog', fraction=0.5, before=0.8, after=0.7, precision=0.75, iou=None,
-    ece_before=None, ece_after=None)
-    """
-    count, before, after, right = sums
-    precision = None if math.isnan(right) else right / count
-    return ClassRow(name, count / total, before / count, after / count, precision)
-
-
-def _with_scores(row: ClassRow, scores: ClassScores) -> ClassRow:
-    precision, iou, ece_before, ece_after = _finite(scores)
+def _with_scores(row: ClassRow, old: dict[str, Any], new: dict[str, Any]) -> ClassRow:
+    """A class of a segmentation model with its scores before and after calibration."""
+    precision, iou, ece_before, ece_after = _finite(
+        [old["precision"], old["iou"], old["ece"], new["ece"]]
+    )
     return replace(row, precision=precision, iou=iou, ece_before=ece_before, ece_after=ece_after)
 
 
-def _selection(tally: Tally) -> tuple[Threshold, ...]:
-    """Coverage and error at each threshold that any prediction reaches.
-
-    >>> tally = Tally()
-    >>> confidence = np.array([0.9, 0.6])
-    >>> tally.add(np.array([0, 1]), (confidence, confidence), 2, right=np.array([True, False]))
-    >>> first, *_, last = _selection(tally)
-    >>> first.coverage, round(first.expected_error, 3), first.error
-    (1.0, 0.25, 0.5)
-    >>> last.threshold, last.coverage, round(last.expected_error, 3), last.error
-    (0.9, 0.5, 0.1, 0.0)
-    """
-    from_above = tally.selection[:, ::-1].cumsum(axis=1)[:, ::-1]
+def selection_of(summary: Summary) -> tuple[Threshold, ...]:
+    """Coverage and error at each threshold that any prediction reaches."""
+    from_above = summary.selection[:, ::-1].cumsum(axis=1)[:, ::-1]
     count, confidence, right = from_above.tolist()
     rows = []
     for k, threshold in enumerate(THRESHOLDS):
@@ -214,55 +364,35 @@ def _selection(tally: Tally) -> tuple[Threshold, ...]:
     return tuple(rows)
 
 
-def _examples(tally: Tally, *, changed: bool) -> Examples:
+def _examples(summary: Summary) -> Examples:
     """The examples with their images; if T = 1, none has changed."""
-    shown = tally.shown if changed else tally.shown | {"changed": []}
+    shown = dict(summary.shown)
+    if summary.calibration.temperature == 1:
+        shown["changed"] = []
     with ThreadPoolExecutor(cores()) as pool:  # most of the work is decoding images
         return Examples(**{key: tuple(pool.map(_example, each)) for key, each in shown.items()})
 
 
-def _example(one: Candidate) -> Example:
-    image_file = None if one.image_file is None else thumbnail(one.image_file)
-    text = None if one.text is None else _beginning(one.text)
-    return Example(
-        one.name, one.class_name, one.before, one.after, image_file, one.true_class, text
-    )
+def _example(one: tuple[Example, Path | None]) -> Example:
+    example, path = one
+    return replace(example, thumbnail=None if path is None else thumbnail(path))
 
 
-def _beginning(text: str) -> str:
-    r"""Return the beginning of a text on one line.
-
-    >>> _beginning("Nice,\n but late."), len(_beginning("very " * 100))
-    ('Nice, but late.', 160)
-    """
-    line = " ".join(text.split())
-    return line if len(line) <= SHOWN_TEXT else line[: SHOWN_TEXT - 3] + "..."
-
-
-def measure(
-    before: Seen, after: Seen | None = None, *, resamples: int | None = None, seed: int = 0
-) -> tuple[Measurement, ...]:
+def measure(before: Seen, after: Seen | None = None) -> tuple[Measurement, ...]:
     """Compute each metric with an interval and, if `after` is given, its paired change.
 
     >>> outcomes = Outcomes.from_probabilities([[0.75, 0.25]] * 4, labels=[0, 0, 0, 1])
     >>> [(row.metric, row.before.value) for row in measure(outcomes) if row.metric != "nll"]
     [('ece', 0.0), ('brier', 0.375), ('accuracy', 0.75)]
-
-    Args:
-        before: the outcomes of inputs, or the sums of images, before calibration.
-        after: the same after calibration; None to measure once.
-        resamples: the number of bootstrap resamples; None for 500 of inputs or 1,000 of images.
-        seed: the seed of the bootstrap.
-
     """
     images = isinstance(before, Segmented)
-    options = {"resamples": resamples or (1000 if images else 500), "seed": seed}
+    resamples = 1000 if images else 500
     rows = []
     for name in MEASURED_OF_IMAGES if images else MEASURED:
-        row = Measurement(name, _estimate(bootstrap(name, before, **options)))
+        row = Measurement(name, _estimate(bootstrap(name, before, resamples=resamples)))
         if after is not None:
-            new = bootstrap(name, after, **options)
-            change = paired(name, before, after, **options)
+            new = bootstrap(name, after, resamples=resamples)
+            change = paired(name, before, after, resamples=resamples)
             row = Measurement(name, row.before, _estimate(new), _estimate(change))
         rows.append(row)
     return tuple(rows)

@@ -30,40 +30,33 @@ CROP_SIDE = 320
 NEAREST = 0
 BOX = 4
 # side and quality, best first
-SIZES = (
-    (640, 85),
-    (640, 70),
-    (512, 70),
-    (512, 55),
-    (384, 55),
-    (256, 45),
-    (160, 40),
-)
+SIZES = ((640, 85), (640, 70), (512, 70), (512, 55), (384, 55), (256, 45), (160, 40))
 
 
 def thumbnail(path: Path, side: int = SIDE) -> str | None:
     """Return a small JPEG of an image as a data URL; None if the image cannot be read any more."""
-    try:
-        small = as_rgb(decode_image(path, least=side))
-    except InputError:  # a page without one image is still a page
+    small = _read(path, side)
+    if small is None:
         return None
     small.thumbnail((side, side))
     return _address(small, "JPEG", quality=82)
 
 
+def _read(path: Path, least: int | None = None) -> Any:
+    """Decode an image; None if it cannot be read: a page without one image is still a page."""
+    try:
+        return as_rgb(decode_image(path, least=least))
+    except InputError:
+        return None
+
+
 def image_within(path: Path, room: int) -> str | None:
     """Return an image to be shown large, in the best quality that fits; None if it cannot be read.
 
-    Args:
-        path: the file.
-        room: the largest number of characters of its data URL; the lowest quality may exceed it.
-
+    Its data URL has at most `room` characters, unless the lowest quality has more.
     """
-    try:
-        image = as_rgb(decode_image(path, least=SIZES[0][0]))
-    except InputError:  # as for a thumbnail
-        return None
-    return _within(image, room)
+    image = _read(path, SIZES[0][0])
+    return None if image is None else _within(image, room)
 
 
 def marked_within(
@@ -71,17 +64,10 @@ def marked_within(
 ) -> tuple[str, str] | None:
     """Return a frame with a mark around a pixel, and what is around the pixel, enlarged.
 
-    None if it cannot be read.
-
-    Args:
-        frame: the file, or its pixels `(height, width, 3)`.
-        pixel: the line and the column of the pixel.
-        room: the largest number of characters of both data URLs; the lowest quality may exceed it.
-
+    None if it cannot be read. Both data URLs have at most `room` characters, as in `image_within`.
     """
-    try:
-        image = as_rgb(decode_image(frame)) if isinstance(frame, Path) else _image(frame)
-    except InputError:  # as for a thumbnail
+    image = _read(frame) if isinstance(frame, Path) else _image(frame)
+    if image is None:
         return None
     y = min(pixel[0], image.height - 1)
     x = min(pixel[1], image.width - 1)
@@ -133,13 +119,9 @@ def _mark(image: Any, x: float, y: float, gap: float) -> None:
     pen = require("PIL.ImageDraw", "cli").Draw(image)
     for colour, width in (("black", 5), ("white", 2)):
         for across, down in ((1, 0), (-1, 0), (0, 1), (0, -1)):
-            near = gap
-            far = gap + 14
-            pen.line(
-                (x + near * across, y + near * down, x + far * across, y + far * down),
-                colour,
-                width,
-            )
+            near = (x + gap * across, y + gap * down)
+            far = (x + (gap + 14) * across, y + (gap + 14) * down)
+            pen.line((*near, *far), colour, width)
 
 
 def _image(pixels: RgbImage) -> Any:

@@ -1,21 +1,17 @@
-"""One self-contained HTML page: no script, no network, everything from outside escaped."""
+"""Self-contained HTML pages: no script, no network, everything from outside escaped."""
 
 from __future__ import annotations
 
 import importlib
+import json
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pseudocal.app.report import wording
-from pseudocal.app.report.figures import (
-    accuracy_and_confidence,
-    frame,
-    histogram,
-    reliability_diagrams,
-    risk_coverage,
-)
+from pseudocal.app.report import figures, wording
 from pseudocal.app.report.findings import (
     effect_of,
     estimate_source,
@@ -28,33 +24,27 @@ from pseudocal.app.run import PAGE, REPORT
 from pseudocal.extras import require
 from pseudocal.files import replacing
 
+KNOWN_TASKS = {"huggingface": "image-classification", "huggingface-text": "text-classification"}
+
 
 def page(report: Report) -> str:
-    """Draw the report as an HTML page.
-
-    Args:
-        report: the content of the report.
-
-    """
+    """Draw the report as an HTML page."""
     judged = report.labels or report.trust
-    known = known_accuracy(report)
     diagrams = report.reliability
     html: str = templates()["page.html"].render(
         report=report,
         judged=judged,
         verdict=None if judged is None else wording.VERDICTS[judged.verdict],
-        nothing_fitted=wording.NOTHING_FITTED,
         contradicted=is_contradicted(report),
         second_opinions=second_opinions(report),
-        known=None if known is None else known.how,
+        known=known_accuracy(report),
         estimate_source=estimate_source(report),
-        tracks=accuracy_and_confidence(report),
+        tracks=list(figures.accuracy_and_confidence(report)),
         effect=wording.EFFECTS[effect_of(report.calibration, report.verdict)],
-        confidences=histogram(report.confidence, report.unit, changed=not report.unchanged),
-        diagrams=reliability_diagrams(report),
-        risk=risk_coverage(report),
+        confidences=figures.histogram(report),
+        diagrams=figures.reliability_diagrams(report),
+        risk=figures.risk_coverage(report),
         intervals=any(one.interval is not None for one in diagrams.before.filled()),
-        frame=frame(),
     )
     return html
 
@@ -65,19 +55,26 @@ def templates() -> dict[str, Any]:
     jinja2 = require("jinja2", "report")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("pseudocal.app.report"),
-        autoescape=jinja2.select_autoescape(default=True, disabled_extensions=("md",)),
+        autoescape=jinja2.select_autoescape(default=True, disabled_extensions=("md", "txt")),
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
     environment.filters |= {
         "cells": _cells,
+        "chart_x": figures.chart_x,
+        "chart_y": figures.chart_y,
+        "track_x": figures.track_x,
         "number": wording.number,
         "percent": wording.percent,
         "points": wording.points,
         "seconds": wording.seconds,
     }
-    environment.globals["metric_titles"] = wording.METRIC_TITLES
+    environment.globals |= {
+        "frame": figures.FRAME,
+        "metric_titles": wording.METRIC_TITLES,
+        "quarters": figures.QUARTERS,
+    }
     return {name: environment.get_template(name) for name in environment.list_templates()}
 
 
@@ -101,25 +98,122 @@ def warm_up() -> None:
 
 
 def write_report(report: Report, folder: Path) -> None:
-    """Write `report.json` and `report.html` into a folder.
-
-    Args:
-        report: the content of the report.
-        folder: the folder, which must exist.
-
-    """
+    """Write `report.json` and `report.html` into a folder."""
     report.save(folder / REPORT)
     write_page(report, folder)
 
 
 def write_page(report: Report, folder: Path) -> None:
-    """Write `report.html` into a folder.
-
-    Args:
-        report: the content of the report.
-        folder: the folder, which must exist.
-
-    """
+    """Write `report.html` into a folder."""
     html = page(report)
     with replacing(folder / PAGE) as aside:
         aside.write_text(html, encoding="utf-8", errors="replace")  # file names may be no Unicode
+
+
+def card_of(report: Report) -> str:
+    """A model card: the text of `README.md`, whose first lines are metadata for the hub."""
+    task = KNOWN_TASKS.get(report.model.recipe, "other")
+    if report.unit == "pixels":
+        task = "image-segmentation"
+    metrics = [("temperature", "Temperature", report.calibration.temperature)]
+    metrics += [
+        (row.metric, f"{row.metric}, calibrated", row.after.value)
+        for row in report.metrics or ()
+        if row.after is not None and row.after.value is not None
+    ]
+    result = {
+        "task": {"type": task},
+        "dataset": {
+            "name": report.data.name,
+            "type": "unlabelled",
+            "args": {"date": report.timing.finished},
+        },
+        "metrics": [
+            {"type": kind, "name": name, "value": round(value, 6)} for kind, name, value in metrics
+        ],
+    }
+    index = [{"name": report.model.title, "results": [result]}]
+    text: str = templates()["card.md"].render(
+        report=report,
+        judged=report.labels or report.trust,
+        index=json.dumps(index, ensure_ascii=False),  # JSON is YAML
+    )
+    return text + "\n"
+
+
+# ------------------------------------------------------------------------------ several reports
+
+
+@dataclass(frozen=True)
+class ComparedLine:
+    """What a comparison says about one calibration, in words."""
+
+    name: str  # the folder of the results
+    address: str  # where its page is, from the page of the comparison
+    model: str
+    data: str
+    finished: str
+    inputs: str
+    temperature: str  # the one that applies, and one that was rejected
+    verdict: str
+    tone: str  # the colour of the verdict: "good", "caution" or "bad"
+    accuracy: str
+    confidence: str
+    ece: str
+
+
+def line_of(report: Report, name: str, address: str) -> ComparedLine:
+    """Make the line of one report, which has a name and a page."""
+    fit = report.calibration
+    temperature = f"{fit.temperature:.3f}"
+    if fit.refused is not None:
+        temperature = f"1 ({fit.refused:.3f} rejected)"
+    confidence = f"{report.confidence.mean_before:.1%}"
+    if not report.unchanged:
+        confidence += f" → {report.confidence.mean_after:.1%}"
+    return ComparedLine(
+        name=name,
+        address=address,
+        model=report.model.title,
+        data=report.data.name,
+        finished=report.timing.finished[:10],
+        inputs=f"{report.data.used:,}",
+        temperature=temperature,
+        verdict=report.verdict or "none",
+        tone="" if report.verdict is None else wording.VERDICTS[report.verdict].tone,
+        accuracy=_accuracy(report),
+        confidence=confidence,
+        ece=_ece(report),
+    )
+
+
+def _ece(report: Report) -> str:
+    row = report.metric("ece")
+    if row is None or row.after is None:
+        return "-"
+    text = f"{_percent(row.before.value)} → {_percent(row.after.value)}"
+    return f"{text} if applied" if report.refused else text
+
+
+def _accuracy(report: Report) -> str:
+    """The accuracy from the best source."""
+    row = report.metric("accuracy")
+    if row is not None:
+        return f"{_percent(row.before.value)} (ground truth)"
+    known = known_accuracy(report)
+    if known is None:
+        return "-"
+    source = "labels"
+    if report.labels is None:
+        source = f"estimated from {estimate_source(report)}"
+    return f"{known.value:.0%}, {known.low:.0%} to {known.high:.0%} ({source})"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def comparison(lines: Sequence[ComparedLine]) -> str:
+    """Draw the page, with the lines in this order."""
+    html: str = templates()["comparison.html"].render(lines=lines)
+    return html

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +17,6 @@ from pseudocal.arrays import Floats, Logits, softmax
 from pseudocal.calibrators import Calibration
 from pseudocal.extras import require
 from pseudocal.files import replacing
-from pseudocal.metrics.images import ImageRow
 from pseudocal.passes import block_starts, let_go
 from pseudocal.stored import StoredArray
 
@@ -36,10 +35,6 @@ def row_chunks(logits: Logits | StoredArray) -> Iterator[slice]:
 
     >>> list(row_chunks(np.zeros((5, 2))))
     [slice(0, 5, None)]
-
-    Args:
-        logits: `(n, classes)`: an array, a memory map or an array in a file.
-
     """
     step = block_starts(logits.shape).step
     rows = step * max(1, CHUNK // (step * logits.shape[1]))
@@ -61,15 +56,9 @@ class Confidences:
     (array([[1, 0]]), array([[0.9, 0.1]]))
     >>> confidences.after.round(3)  # 9 to 1 becomes its square root, 3 to 1
     array([[0.75, 0.25]])
-
-    Attributes:
-        top: classes `(n, k)`, most likely first.
-        before: their probabilities `(n, k)` before calibration.
-        after: their probabilities `(n, k)` after it.
-
     """
 
-    top: NDArray[np.int64]
+    top: NDArray[np.int64]  # classes `(n, k)`, most likely first
     before: Floats
     after: Floats
 
@@ -108,29 +97,26 @@ def row_table(names: Sequence[str], seen: Confidences, classes: Sequence[str]) -
 
 
 def image_table(
-    names: Sequence[str], rows: Sequence[ImageRow], classes: Sequence[str]
+    names: Sequence[str],
+    fractions: NDArray[Any],
+    before: NDArray[Any],
+    after: NDArray[Any],
+    classes: Sequence[str],
 ) -> PredictionTable:
     """Make a table with one row per image of a segmentation model.
 
-    >>> row = ImageRow(np.array([0.25, 0.75]), 0.9, 0.8)
-    >>> image_table(["a.png"], [row], ["sky", "road"])["class_fraction"]
-    array([0.75])
-
-    Args:
-        names: the name of each image.
-        rows: the class fractions and mean confidences of each image.
-        classes: the class names, as far as they are known.
-
+    >>> table = image_table(["a.png"], np.array([[0.25, 0.75]]), [0.9], [0.8], ["sky", "road"])
+    >>> table["class_name"], table["class_fraction"]
+    (['road'], array([0.75]))
     """
-    fractions = np.stack([row.fractions for row in rows])
     top = fractions.argmax(axis=1)
     return {
         "file": list(names),
         "class": top,
         "class_name": _names(top, classes),
         "class_fraction": fractions.max(axis=1),
-        "confidence_before": np.array([row.before for row in rows]),
-        "confidence_after": np.array([row.after for row in rows]),
+        "confidence_before": np.asarray(before),
+        "confidence_after": np.asarray(after),
         "fractions": fractions,
     }
 
@@ -149,9 +135,7 @@ def _names(numbers: NDArray[Any], classes: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def writing_predictions(
-    folder: Path, kind: str | None = None
-) -> Iterator[Callable[[PredictionTable], None]]:
+def writing_predictions(folder: Path, kind: str) -> Iterator[Callable[[PredictionTable], None]]:
     """Write `predictions.parquet` or `predictions.csv` part by part; the file is whole or absent.
 
     All parts have the same columns, and may be small.
@@ -163,25 +147,11 @@ def writing_predictions(
     ...     print((Path(folder) / "predictions.csv").read_text(), end="")
     "file","class"
     "a.png",1
-
-    Args:
-        folder: the folder to write it to.
-        kind: "parquet" or "csv"; None for parquet if pyarrow is installed, else CSV.
-
     """
-    kind = kind or default_table()
-    waiting = list[PredictionTable]()
-    with replacing(folder / f"predictions.{kind}") as path, WRITERS[kind](path) as append:
-
-        def write(table: PredictionTable) -> None:
-            waiting.append(table)
-            if sum(len(part["file"]) for part in waiting) >= ROWS_AT_ONCE:
-                append(_joined(waiting))
-                waiting.clear()
-
-        yield write
-        if waiting:
-            append(_joined(waiting))
+    open_writer: Callable[[Path], Any] = _CsvWriter if kind == "csv" else _ParquetWriter
+    path = folder / f"predictions.{kind}"
+    with replacing(path) as aside, closing(open_writer(aside)) as writer:
+        yield writer.write
 
 
 def default_table() -> str:
@@ -189,35 +159,34 @@ def default_table() -> str:
     return "parquet" if find_spec("pyarrow") else "csv"
 
 
-def _joined(tables: list[PredictionTable]) -> PredictionTable:
-    columns = {name: [table[name] for table in tables] for name in tables[0]}
-    return {name: _column(parts) for name, parts in columns.items()}
+class _ParquetWriter:
+    """Writes small parts together; the first one tells the schema."""
 
+    def __init__(self, path: Path) -> None:
+        self._pa = require("pyarrow", "parquet")
+        self._pq = require("pyarrow.parquet", "parquet")
+        self._path = path
+        self._file: Any = None
+        self._waiting: list[Any] = []
 
-def _column(parts: list[Any]) -> list[str] | NDArray[Any]:
-    if isinstance(parts[0], list):
-        return [text for part in parts for text in part]
-    return np.concatenate(parts)
+    def write(self, part: PredictionTable) -> None:
+        columns = [_arrow(self._pa, column) for column in part.values()]
+        self._waiting.append(self._pa.Table.from_arrays(columns, names=list(part)))
+        if sum(map(len, self._waiting)) >= ROWS_AT_ONCE:
+            self._write_waiting()
 
+    def _write_waiting(self) -> None:
+        table = self._pa.concat_tables(self._waiting)
+        if self._file is None:
+            self._file = self._pq.ParquetWriter(self._path, table.schema)
+        self._file.write_table(table)
+        self._waiting.clear()
 
-@contextmanager
-def _parquet_writer(path: Path) -> Iterator[Callable[[PredictionTable], None]]:
-    pa = require("pyarrow", "parquet")
-    pq = require("pyarrow.parquet", "parquet")
-    opened: list[Any] = []  # the first part tells the schema
-
-    def append(part: PredictionTable) -> None:
-        columns = [_arrow(pa, column) for column in part.values()]
-        table = pa.Table.from_arrays(columns, names=list(part))
-        if not opened:
-            opened.append(pq.ParquetWriter(path, table.schema))
-        opened[0].write_table(table)
-
-    try:
-        yield append
-    finally:
-        for writer in opened:
-            writer.close()
+    def close(self) -> None:
+        if self._waiting:
+            self._write_waiting()
+        if self._file is not None:
+            self._file.close()
 
 
 def _arrow(pa: Any, column: list[str] | NDArray[Any]) -> Any:
@@ -243,16 +212,17 @@ def _arrow(pa: Any, column: list[str] | NDArray[Any]) -> Any:
     )
 
 
-@contextmanager
-def _csv_writer(path: Path) -> Iterator[Callable[[PredictionTable], None]]:
-    with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
+class _CsvWriter:
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("w", newline="", encoding="utf-8", errors="replace")
 
-        def append(part: PredictionTable) -> None:
-            if file.tell() == 0:
-                file.write(_csv_line(part))
-            file.writelines(_csv_line(row) for row in zip(*part.values(), strict=True))
+    def write(self, part: PredictionTable) -> None:
+        if self._file.tell() == 0:
+            self._file.write(_csv_line(part))
+        self._file.writelines(_csv_line(row) for row in zip(*part.values(), strict=True))
 
-        yield append
+    def close(self) -> None:
+        self._file.close()
 
 
 def _csv_line(row: Iterable[Any]) -> str:
@@ -270,6 +240,3 @@ def _cell(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return ";".join(_cell(v) for v in value)
     return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
-
-
-WRITERS = {"csv": _csv_writer, "parquet": _parquet_writer}

@@ -5,12 +5,11 @@ It is saved as `report.json`, and the page is drawn from it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pseudocal.app.records import decode_json, encode_json, to_plain
+from pseudocal.app.records import decode_json, encode_json
 from pseudocal.app.report.wording import Fact, Headline
 from pseudocal.app.run import AboutData, AboutModel, Timing
 from pseudocal.arrays import InputError
@@ -24,51 +23,27 @@ Use = Literal["used", "rejected", ""]
 
 @dataclass(frozen=True)
 class Fit:
-    """The temperature and what it was fitted on.
-
-    Attributes:
-        method: the name of the calibrator.
-        temperature: the number that logits are divided by.
-        low: the lower end of the interval (95%, or 90% with labels); None if unknown.
-        high: the upper end of the interval; None if unbounded.
-        bound: the limit of the search range that the temperature is at; None if it is inside.
-        refused: the fitted temperature if it was rejected and T = 1 applies.
-        pairs: the number of pairs of inputs.
-        mixup_samples: the number of pairs, or of their pixels, that were mixed.
-        forward_passes: the number of inputs and mixup samples that the model predicted.
-
-    """
+    """The temperature and what it was fitted on."""
 
     method: str
     temperature: float
-    low: float | None
-    high: float | None
-    bound: str | None
-    refused: float | None
+    low: float | None  # the interval is 95%, or 90% with labels; None if unknown
+    high: float | None  # None if unbounded
+    bound: str | None  # the limit of the search range, if the temperature is at it
+    refused: float | None  # the fitted temperature if it was rejected and T = 1 applies
     pairs: int
-    mixup_samples: int
+    mixup_samples: int  # pairs, or their pixels, that were mixed
     forward_passes: int
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """The distribution of the confidence before and after calibration.
-
-    Attributes:
-        edges: the edges of the bins.
-        before: the number of predictions in each bin before calibration.
-        after: the number of predictions in each bin after calibration.
-        confidence_before: the mean confidence before calibration of the predictions in each bin
-            of `before`; None for an empty bin.
-        confidence_after: the mean confidence after calibration of the same predictions.
-        mean_before: the mean confidence before calibration.
-        mean_after: the mean confidence after calibration.
-
-    """
+    """The distribution of the confidence before and after calibration, in bins."""
 
     edges: tuple[float, ...]
     before: tuple[int, ...]
     after: tuple[int, ...]
+    # the mean confidences of the predictions in each bin of `before`; None for an empty bin
     confidence_before: tuple[float | None, ...]
     confidence_after: tuple[float | None, ...]
     mean_before: float
@@ -77,25 +52,14 @@ class Histogram:
 
 @dataclass(frozen=True)
 class ClassRow:
-    """A predicted class.
-
-    Attributes:
-        name: the name of the class.
-        fraction: its fraction of the predictions.
-        before: the mean confidence of its predictions before calibration.
-        after: the mean confidence of its predictions after calibration.
-        precision: the fraction of its predictions that are right; None without ground truth.
-        iou: its intersection over union, for a segmentation model with ground truth.
-        ece_before: the ECE of its pixels before calibration, in the same case.
-        ece_after: the ECE of its pixels after calibration, or with the rejected temperature.
-
-    """
+    """A predicted class: its fraction of the predictions, and their mean confidences."""
 
     name: str
     fraction: float
     before: float
     after: float
-    precision: float | None = None
+    precision: float | None = None  # None without ground truth
+    # of a segmentation model with ground truth; after calibration, or with the rejected T
     iou: float | None = None
     ece_before: float | None = None
     ece_after: float | None = None
@@ -103,74 +67,41 @@ class ClassRow:
 
 @dataclass(frozen=True)
 class Threshold:
-    """The predictions whose calibrated confidence reaches a threshold.
-
-    Attributes:
-        threshold: the least confidence.
-        coverage: the fraction of the predictions that reach it.
-        expected_error: the fraction of these that are wrong according to their confidence.
-        error: the fraction of these that are wrong; None without ground truth.
-
-    """
+    """The fraction of the predictions whose calibrated confidence reaches a threshold."""
 
     threshold: float
     coverage: float
-    expected_error: float
-    error: float | None
+    expected_error: float  # according to their confidence
+    error: float | None  # None without ground truth
 
 
 @dataclass(frozen=True)
 class FilledBin:
-    """A bin of a reliability diagram that has predictions.
-
-    Attributes:
-        left: its lower edge.
-        right: its upper edge.
-        count: the number of predictions.
-        confidence: their mean confidence.
-        accuracy: their accuracy.
-        interval: the 95% interval of the accuracy, if there is one.
-
-    """
+    """A bin of a reliability diagram that has predictions."""
 
     left: float
     right: float
     count: int
     confidence: float
     accuracy: float
-    interval: tuple[float, float] | None
+    interval: tuple[float, float] | None  # of the accuracy, 95%
 
 
 @dataclass(frozen=True)
 class Bins:
-    """A reliability diagram.
-
-    Attributes:
-        edges: the edges of the bins of confidence.
-        count: the number of predictions in each bin.
-        confidence: the mean confidence in each bin; None for an empty bin.
-        accuracy: the accuracy in each bin; None for an empty bin.
-        low: the lower end of the 95% interval of the accuracy; None if there is none.
-        high: the upper end of that interval; None if there is none.
-        ece: the expected calibration error.
-
-    """
+    """A reliability diagram; means are None for an empty bin."""
 
     edges: tuple[float, ...]
     count: tuple[int, ...]
     confidence: tuple[float | None, ...]
     accuracy: tuple[float | None, ...]
-    low: tuple[float | None, ...]
+    low: tuple[float | None, ...]  # the 95% interval of the accuracy, if there is one
     high: tuple[float | None, ...]
     ece: float
 
     def filled(self) -> list[FilledBin]:
         """The bins that have predictions."""
-        found = []
-        for k, count in enumerate(self.count):
-            if count:
-                found.append(self._filled_bin(k))
-        return found
+        return [self._filled_bin(k) for k, count in enumerate(self.count) if count]
 
     def _filled_bin(self, k: int) -> FilledBin:
         count = self.count[k]
@@ -184,23 +115,16 @@ class Bins:
                 f"interval or none, got {(count, confidence, accuracy, low, high)}"
             )
         interval = None if low is None or high is None else (low, high)
-        left = self.edges[k]
-        right = self.edges[k + 1]
-        return FilledBin(left, right, count, confidence, accuracy, interval)
+        return FilledBin(self.edges[k], self.edges[k + 1], count, confidence, accuracy, interval)
 
 
 @dataclass(frozen=True)
 class Diagrams:
-    """Reliability before and after calibration.
+    """Reliability before and after calibration, or with the rejected temperature.
 
-    Attributes:
-        source: where the true classes come from: the ground truth, a person's labels, or the mixup
-            samples, whose labels are the model's own predictions.
-        before: the diagram before calibration.
-        after: the diagram after calibration, or with the rejected temperature.
-        noise: the ECE that a perfectly calibrated model with the confidences of `after` would show
-            by chance; None without ground truth.
-
+    The true classes come from the ground truth, from a person's labels or from the mixup samples,
+    whose labels are the model's own predictions. `noise` is the ECE that a perfectly calibrated
+    model with the confidences of `after` would show by chance; None without ground truth.
     """
 
     source: Literal["ground truth", "labels", "mixup"]
@@ -220,56 +144,30 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A metric before and after calibration.
-
-    Attributes:
-        metric: the name of the metric.
-        before: the metric before calibration.
-        after: the metric after calibration, or with the rejected temperature; None if measured
-            once.
-        change: the paired change; None if measured once.
-
-    """
+    """A metric before and after calibration, or with the rejected T, and the paired change."""
 
     metric: Metric
     before: Estimate
-    after: Estimate | None = None
+    after: Estimate | None = None  # None if measured once
     change: Estimate | None = None
 
 
 @dataclass(frozen=True)
 class Example:
-    """One input that is shown in the report.
-
-    Attributes:
-        name: the name of the input.
-        class_name: the predicted class.
-        before: the confidence before calibration.
-        after: the confidence after calibration.
-        thumbnail: the image as a data URL; None if there is none.
-        true_class: the true class; None without ground truth.
-        text: the beginning of the input, if it is a text.
-
-    """
+    """One input that is shown in the report, with its predicted class and its confidence."""
 
     name: str
     class_name: str
     before: float
     after: float
-    thumbnail: str | None = None
+    thumbnail: str | None = None  # a data URL
     true_class: str | None = None
-    text: str | None = None
+    text: str | None = None  # the beginning of the input, if it is a text
 
 
 @dataclass(frozen=True)
 class Examples:
-    """A few inputs.
-
-    Attributes:
-        changed: those whose confidence changed most.
-        least_confident: those with the lowest confidence after calibration.
-
-    """
+    """Inputs whose confidence changed most, and those with the lowest after calibration."""
 
     changed: tuple[Example, ...]
     least_confident: tuple[Example, ...]
@@ -277,71 +175,38 @@ class Examples:
 
 @dataclass(frozen=True)
 class MapImages:
-    """One image of a segmentation model pixel by pixel, as data URLs.
-
-    Attributes:
-        name: the name of the image.
-        image: the image itself; None if there is no file.
-        before: the confidence before calibration.
-        after: the confidence after calibration.
-        correct: where the model is right; None without ground truth.
-
-    """
+    """One image of a segmentation model, its confidences and errors pixel by pixel, as data URLs."""
 
     name: str
     image: str | None
     before: str
     after: str
-    correct: str | None
+    correct: str | None  # None without ground truth
 
 
 @dataclass(frozen=True)
 class Report:
-    """The content of a report.
+    """The content of a report."""
 
-    Attributes:
-        headline: the first sentence, as a code and numbers.
-        model: the model that was calibrated.
-        data: the data that it was calibrated on.
-        unit: what a prediction is made for: inputs, or the pixels of a segmentation model.
-        calibration: the temperature and what it was fitted on.
-        trust: the verdict without labels; None if there is none.
-        labels: what a person's labels say, which outranks `trust`; None without labels.
-        confidence: the histogram of the confidences.
-        classes: the classes that are predicted most often, at most 60; of a segmentation model, all
-            predicted classes.
-        selection: coverage and errors above thresholds of confidence.
-        reliability: the reliability diagrams before and after calibration.
-        metrics: metrics on the ground truth; None without it.
-        examples: a few inputs.
-        maps: a few images of a segmentation model, pixel by pixel.
-        usage: Python code that applies the result.
-        settings: all settings needed to repeat the calibration.
-        versions: the versions of the packages that were used.
-        timing: when the run finished, and how long it took.
-        facts: what to know before using the result, cautions first.
-
-    """
-
-    headline: Headline
+    headline: Headline  # the first sentence
     model: AboutModel
     data: AboutData
-    unit: Unit
+    unit: Unit  # what a prediction is made for
     calibration: Fit
-    trust: Trust | None
-    labels: Measured | None
+    trust: Trust | None  # the verdict without labels
+    labels: Measured | None  # what a person's labels say, which outranks `trust`
     confidence: Histogram
-    classes: tuple[ClassRow, ...]
+    classes: tuple[ClassRow, ...]  # the 60 most predicted; of a segmentation model, all predicted
     selection: tuple[Threshold, ...]
     reliability: Diagrams
-    metrics: tuple[Measurement, ...] | None
+    metrics: tuple[Measurement, ...] | None  # None without ground truth
     examples: Examples
     maps: tuple[MapImages, ...]
-    usage: str
-    settings: dict[str, Any]
+    usage: str  # Python code that applies the result
+    settings: dict[str, Any]  # all that is needed to repeat the calibration
     versions: dict[str, str]
     timing: Timing
-    facts: tuple[Fact, ...] = ()
+    facts: tuple[Fact, ...] = ()  # what to know before using the result, cautions first
     format: Literal["pseudocal-report"] = "pseudocal-report"
     format_version: Literal[6] = 6
 
@@ -386,23 +251,10 @@ class Report:
 
     def metric(self, name: Metric) -> Measurement | None:
         """A metric on the ground truth; None if it was not measured."""
-        for row in self.metrics or ():
-            if row.metric == name:
-                return row
-        return None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as JSON values."""
-        content: dict[str, Any] = to_plain(self)
-        return content
+        return next((row for row in self.metrics or () if row.metric == name), None)
 
     def save(self, path: Path) -> None:
-        """Write the report as JSON, under a temporary name that is then renamed.
-
-        Args:
-            path: the file.
-
-        """
+        """Write the report as JSON; the file is complete or absent."""
         encode_json(path, self)
 
     @classmethod
@@ -425,7 +277,10 @@ def check_consistent(report: Report) -> None:
             raise InputError(f"the metric {row.metric} is missing after calibration")
     if report.reliability.source == "labels" and report.labels is None:
         raise InputError("the reliability diagrams are of labels, but there are none")
-    _check_histogram(report.confidence)
+    counts = (*report.confidence.before, *report.confidence.after)
+    _check_lengths("histogram", report.confidence)
+    if min(counts) < 0 or sum(report.confidence.before) == 0:
+        raise InputError("the counts of the histogram are negative or all zero")
     if not report.classes:
         raise InputError("there are no classes")
     for one in report.classes:
@@ -434,40 +289,22 @@ def check_consistent(report: Report) -> None:
     if not report.selection or report.selection[0].threshold != 0:
         raise InputError("the thresholds of confidence do not begin with 0")
     for bins in (report.reliability.before, report.reliability.after):
-        _check_bins(bins)
-    for example in (*report.examples.changed, *report.examples.least_confident):
-        _check_images(example.thumbnail)
+        _check_lengths("reliability diagram", bins)
+        if len({one.interval is None for one in bins.filled()}) > 1:
+            raise InputError("only some bins of a reliability diagram have an interval")
+    examples = (*report.examples.changed, *report.examples.least_confident)
+    images = [one.thumbnail for one in examples]
     for shown in report.maps:
-        _check_images(shown.image, shown.before, shown.after, shown.correct)
-
-
-def _check_histogram(histogram: Histogram) -> None:
-    columns = (
-        histogram.before,
-        histogram.after,
-        histogram.confidence_before,
-        histogram.confidence_after,
-    )
-    _check_lengths("histogram", len(histogram.edges) - 1, columns)
-    if min(*histogram.before, *histogram.after) < 0 or sum(histogram.before) == 0:
-        raise InputError("the counts of the histogram are negative or all zero")
-
-
-def _check_bins(bins: Bins) -> None:
-    columns = (bins.count, bins.confidence, bins.accuracy, bins.low, bins.high)
-    _check_lengths("reliability diagram", len(bins.edges) - 1, columns)
-    if len({one.interval is None for one in bins.filled()}) > 1:
-        raise InputError("only some bins of a reliability diagram have an interval")
-
-
-def _check_lengths(what: str, length: int, columns: Sequence[tuple[Any, ...]]) -> None:
-    found = [len(column) for column in columns]
-    if length < 1 or set(found) != {length}:
-        raise InputError(f"the {what} has {length} bins, but columns of lengths {found}")
-
-
-def _check_images(*addresses: str | None) -> None:
-    """Refuse images that are not embedded in the file."""
-    for address in addresses:
+        images += [shown.image, shown.before, shown.after, shown.correct]
+    for address in images:
         if address is not None and not address.startswith("data:image/"):
             raise InputError(f"an image must be a data URL, not {address[:80]!r}")
+
+
+def _check_lengths(what: str, bins: Histogram | Bins) -> None:
+    """Refuse columns that are not as long as there are bins."""
+    length = len(bins.edges) - 1
+    columns = [part for name, part in vars(bins).items() if name != "edges"]
+    found = [len(column) for column in columns if isinstance(column, tuple)]
+    if length < 1 or set(found) != {length}:
+        raise InputError(f"the {what} has {length} bins, but columns of lengths {found}")

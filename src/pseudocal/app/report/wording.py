@@ -10,7 +10,6 @@ import math
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum, auto
 from typing import Any, Literal
 
 from pseudocal.arrays import InputError
@@ -25,23 +24,6 @@ Tone = Literal["good", "caution", "bad"]
 # ------------------------------------------------------------------------------ the first sentence
 
 
-class HeadlineCode(StrEnum):
-    """What the first sentence of a report is about."""
-
-    MEASURED = auto()
-    MEASURED_UNCHANGED = auto()
-    LABELLED = auto()
-    LABELLED_UNCHANGED = auto()
-    ESTIMATED = auto()
-    ESTIMATED_UNCONFIRMED = auto()
-    ESTIMATED_FROM_LABELS = auto()
-    REJECTED = auto()
-    REJECTED_ESTIMATED = auto()
-    REJECTED_MEASURED = auto()
-    UNFITTED = auto()
-    MEAN_CONFIDENCE = auto()
-
-
 AT = "Predictions made at {level:confidence} confidence are right "
 MEASURED = AT + "{accuracy:confidence} of the time (measured on {n:count} {unit})."
 LABELLED = (
@@ -50,32 +32,30 @@ LABELLED = (
 THEY_READ = " After calibration they read {after:confidence}."
 MEAN = "The mean confidence is {before:.0%}."
 
-HEADLINES: dict[HeadlineCode, str] = {
-    HeadlineCode.MEASURED: MEASURED + THEY_READ,
-    HeadlineCode.MEASURED_UNCHANGED: MEASURED,
-    HeadlineCode.LABELLED: LABELLED + THEY_READ,
-    HeadlineCode.LABELLED_UNCHANGED: LABELLED,
-    HeadlineCode.ESTIMATED: (
-        AT + "an estimated {after:confidence} of the time (no labels used)." + THEY_READ
-    ),
-    HeadlineCode.ESTIMATED_UNCONFIRMED: (
+HEADLINES: dict[str, str] = {
+    "measured": MEASURED + THEY_READ,
+    "measured_unchanged": MEASURED,
+    "labelled": LABELLED + THEY_READ,
+    "labelled_unchanged": LABELLED,
+    "estimated": (AT + "an estimated {after:confidence} of the time (no labels used)." + THEY_READ),
+    "estimated_unconfirmed": (
         "Predictions made at {level:confidence} confidence may be right {after:confidence} "
         "of the time (an unconfirmed estimate, no labels used)." + THEY_READ
     ),
-    HeadlineCode.ESTIMATED_FROM_LABELS: (
+    "estimated_from_labels": (
         AT + "an estimated {after:confidence} of the time (from {labels:labels})." + THEY_READ
     ),
-    HeadlineCode.REJECTED: MEAN + " The model is unchanged.",
-    HeadlineCode.REJECTED_ESTIMATED: (
+    "rejected": MEAN + " The model is unchanged.",
+    "rejected_estimated": (
         MEAN + " The estimated accuracy is {accuracy:.0%} (90% interval {low:.0%} to {high:.0%}, "
         "no labels used). The model is unchanged."
     ),
-    HeadlineCode.REJECTED_MEASURED: (
+    "rejected_measured": (
         MEAN + " The accuracy is {accuracy:.0%} (90% interval {low:.0%} to {high:.0%}, "
         "{labels:labels}). The model is unchanged."
     ),
-    HeadlineCode.UNFITTED: MEAN + " Nothing was fitted, and nothing was checked without labels.",
-    HeadlineCode.MEAN_CONFIDENCE: (
+    "unfitted": MEAN + " Nothing was fitted, and nothing was checked without labels.",
+    "mean_confidence": (
         "The mean confidence is {before:.0%} before calibration and {after:.0%} after."
     ),
 }
@@ -85,56 +65,22 @@ HEADLINES: dict[HeadlineCode, str] = {
 class Headline:
     """The first sentence of a report, as data; `str` gives the sentence.
 
-    >>> print(Headline(HeadlineCode.ESTIMATED, {"level": 0.9, "after": 0.772}))
+    >>> print(Headline("estimated", {"level": 0.9, "after": 0.772}))
     Predictions made at 90% confidence are right an estimated 77% of the time (no labels used).
     After calibration they read 77%.
-
-    Attributes:
-        code: which sentence it is.
-        values: its numbers and words, by name. Fractions are from 0 to 1.
-
     """
 
-    code: HeadlineCode
-    values: Values = field(default_factory=dict)
+    code: str  # a key of `HEADLINES`
+    values: Values = field(default_factory=dict)  # fractions are from 0 to 1
 
     def __post_init__(self) -> None:
-        _check_values(self)
+        str(self)
 
     def __str__(self) -> str:
-        return _FORMATTER.vformat(HEADLINES[self.code], (), self.values)
+        return _sentence(HEADLINES, self.code, self.values)
 
 
 # ------------------------------------------------------------------------------ what to know
-
-
-class FactCode(StrEnum):
-    """What a reader should know before using a calibration."""
-
-    # the ground truth
-    ECE_RISES = auto()
-    REJECTED_LOWERS_ECE = auto()
-    REJECTED_RAISES_ECE = auto()
-    ESTIMATE_MISSED = auto()
-    # a person's labels
-    LABELS_STRATIFIED = auto()
-    LABELS_RANDOM = auto()
-    LABEL_PRIORS = auto()
-    NONE_OF_THESE = auto()
-    CANNOT_TELL = auto()
-    FEW_LABELS = auto()
-    # the inputs
-    PREPROCESSING_ASSUMED = auto()
-    UNREADABLE = auto()
-    SKIPPED = auto()
-    # the mixup samples
-    FEW_IMAGES = auto()
-    PIXELS_MIXED = auto()
-    PAIRS_MIXED = auto()
-    # the limits of the result
-    NOT_MEASURED = auto()
-    INTERVAL_OF_MIXUP = auto()
-    INTERVAL_OF_SECOND_OPINION = auto()
 
 
 INTERVAL = (
@@ -142,66 +88,60 @@ INTERVAL = (
     "the same source. "
 )
 
-FACTS: dict[FactCode, str] = {
-    FactCode.ECE_RISES: (
-        "On the ground truth, calibration raises ECE from {before:ece} to {after:ece}."
+FACTS: dict[str, str] = {
+    "ece_rises": ("On the ground truth, calibration raises ECE from {before:.2%} to {after:.2%}."),
+    "rejected_lowers_ece": (
+        "On the ground truth, the rejected temperature lowers ECE from {before:.2%} to "
+        "{after:.2%}. The verdict does not use the ground truth and is too strict here."
     ),
-    FactCode.REJECTED_LOWERS_ECE: (
-        "On the ground truth, the rejected temperature lowers ECE from {before:ece} to "
-        "{after:ece}. The verdict does not use the ground truth and is too strict here."
+    "rejected_raises_ece": (
+        "On the ground truth, the rejected temperature raises ECE from {before:.2%} to "
+        "{after:.2%}. The rejection was right."
     ),
-    FactCode.REJECTED_RAISES_ECE: (
-        "On the ground truth, the rejected temperature raises ECE from {before:ece} to "
-        "{after:ece}. The rejection was right."
-    ),
-    FactCode.ESTIMATE_MISSED: (
+    "estimate_missed": (
         "The accuracy on the ground truth is {accuracy:.1%}, outside the estimated interval "
         "({low:.1%} to {high:.1%})."
     ),
-    FactCode.LABELS_STRATIFIED: (
+    "labels_stratified": (
         "{labels:count} of {rows:count} {unit} were labelled, chosen by pseudocal label. T was "
         "fitted on these labels."
     ),
-    FactCode.LABELS_RANDOM: (
+    "labels_random": (
         "{labels:count} of {rows:count} {unit} were labelled, given as a random sample. T was "
         "fitted on these labels."
     ),
-    FactCode.LABEL_PRIORS: "The prior of T comes from the label-free estimates ({priors}).",
-    FactCode.NONE_OF_THESE: (
+    "label_priors": "The prior of T comes from the label-free estimates ({priors}).",
+    "none_of_these": (
         '{n:count} of {labels:labels} said "none of these": the data contain classes that the '
         "model does not know. It is always wrong on them."
     ),
-    FactCode.CANNOT_TELL: 'Labelled "cannot tell" and skipped: {n:count}.',
-    FactCode.FEW_LABELS: "There are too few labels to measure the calibration error itself.",
-    FactCode.PREPROCESSING_ASSUMED: (
+    "cannot_tell": 'Labelled "cannot tell" and skipped: {n:count}.',
+    "few_labels": "There are too few labels to measure the calibration error itself.",
+    "preprocessing_assumed": (
         "Preprocessing was not specified; assumed: {assumed} ({preparation}). If training "
         "differed, accuracy and every number here are off."
     ),
-    FactCode.UNREADABLE: (
-        "{n:count} of {inputs:count} inputs could not be read; they are listed below."
-    ),
-    FactCode.SKIPPED: "{n:count} of {blocks} were skipped; they are listed below.",
-    FactCode.FEW_IMAGES: (
+    "unreadable": ("{n:count} of {inputs:count} inputs could not be read; they are listed below."),
+    "skipped": "{n:count} of {blocks} were skipped; they are listed below.",
+    "few_images": (
         "T was fitted on only {pairs:count} pairs of images; use {enough:count} or more. Pixels "
         "of one image carry nearly the same information."
     ),
-    FactCode.PIXELS_MIXED: (
+    "pixels_mixed": (
         "{mixup_samples:count} pixels of {pairs:count} pairs of images were mixed: those with two "
         "different predicted classes."
     ),
-    FactCode.PAIRS_MIXED: (
+    "pairs_mixed": (
         "{fraction:.0%} of the pairs of inputs ({mixup_samples:count} of {pairs:count}) have two "
         "different predicted classes. Only these are mixed."
     ),
-    FactCode.NOT_MEASURED: (
+    "not_measured": (
         "No labels and no ground truth were given, so nothing here was measured on real inputs."
     ),
-    FactCode.INTERVAL_OF_MIXUP: (
+    "interval_of_mixup": (
         INTERVAL + "It does not cover how well mixup samples represent real inputs."
     ),
-    FactCode.INTERVAL_OF_SECOND_OPINION: (
-        INTERVAL + "It does not cover errors of the second opinion."
-    ),
+    "interval_of_second_opinion": (INTERVAL + "It does not cover errors of the second opinion."),
 }
 
 
@@ -209,69 +149,52 @@ FACTS: dict[FactCode, str] = {
 class Fact:
     """Something to know before using a calibration, as data; `str` gives its sentence.
 
-    >>> print(Fact("note", FactCode.UNREADABLE, {"n": 2, "inputs": 1600}))
+    >>> print(Fact("note", "unreadable", {"n": 2, "inputs": 1600}))
     2 of 1,600 inputs could not be read; they are listed below.
-
-    Attributes:
-        level: whether it calls for caution.
-        code: which fact it is.
-        values: its numbers and words, by name. Fractions are from 0 to 1.
-
     """
 
     level: Level
-    code: FactCode
-    values: Values = field(default_factory=dict)
+    code: str  # a key of `FACTS`
+    values: Values = field(default_factory=dict)  # fractions are from 0 to 1
 
     def __post_init__(self) -> None:
-        _check_values(self)
+        str(self)
 
     def __str__(self) -> str:
-        return _FORMATTER.vformat(FACTS[self.code], (), self.values)
+        return _sentence(FACTS, self.code, self.values)
 
 
-def _check_values(said: Headline | Fact) -> None:
+def _sentence(table: dict[str, str], code: str, values: Values) -> str:
+    """The sentence of a code with its values; refuses others, which a damaged file may have."""
+    if code not in table:
+        raise InputError(f"there is no sentence for the code {brief(code)}")
     try:
-        str(said)
+        return _FORMATTER.vformat(table[code], (), values)
     except (KeyError, ValueError, TypeError) as error:
-        raise InputError(f"{said.code} does not go with the values {brief(said.values)}") from error
+        raise InputError(f"{code} does not go with the values {brief(values)}") from error
 
 
 # ------------------------------------------------------------------------------ the temperature
 
 
-class EffectCode(StrEnum):
-    """What the temperature does."""
-
-    REJECTED_LOWERS = auto()
-    REJECTED_RAISES = auto()
-    UNFITTED = auto()
-    AT_BOUND = auto()
-    NEAR_ONE = auto()
-    LOWERS = auto()
-    RAISES = auto()
-    OVERCONFIDENT = auto()
-    UNDERCONFIDENT = auto()
-
-
-EFFECTS: dict[EffectCode, str] = {
-    EffectCode.REJECTED_LOWERS: (
+EFFECTS: dict[str, str] = {
+    "rejected_lowers": (
         "The fitted temperature would lower the confidences. It was rejected, so they are "
         "unchanged."
     ),
-    EffectCode.REJECTED_RAISES: (
+    "rejected_raises": (
         "The fitted temperature would raise the confidences. It was rejected, so they are "
         "unchanged."
     ),
-    EffectCode.UNFITTED: "Nothing was fitted: the confidences are unchanged.",
-    EffectCode.AT_BOUND: "The search ended at the limit of its range, so T is undetermined.",
-    EffectCode.NEAR_ONE: ("T is not significantly different from 1: you can skip calibration."),
-    EffectCode.LOWERS: "Dividing the logits by T lowers the confidences.",
-    EffectCode.RAISES: "Dividing the logits by T raises the confidences.",
-    EffectCode.OVERCONFIDENT: (
+    "unfitted": "Nothing was fitted: the confidences are unchanged.",
+    "at_bound": "The search ended at the limit of its range, so T is undetermined.",
+    "near_one": "T is not significantly different from 1: you can skip calibration.",
+    "lowers": "Dividing the logits by T lowers the confidences.",
+    "raises": "Dividing the logits by T raises the confidences.",
+    "overconfident": (
         "The model is overconfident on this data. Dividing its logits by T lowers the confidences."
     ),
-    EffectCode.UNDERCONFIDENT: (
+    "underconfident": (
         "The model is underconfident on this data. Dividing its logits by T raises the confidences."
     ),
 }
@@ -307,9 +230,6 @@ VERDICTS: dict[str, VerdictWords] = {
         "This temperature is not expected to help. The confidences are unchanged.",
     ),
 }
-
-
-NOTHING_FITTED = "Nothing was fitted: the confidences are those of the model."
 
 
 # ------------------------------------------------------------------------------ numbers
@@ -409,7 +329,7 @@ def metric_cells(metric: str, parts: Sequence[Numbers]) -> list[tuple[str, str, 
 
 
 class _Formatter(string.Formatter):
-    """Has four more ways to show a number: a count, labels, a confidence, and an ECE."""
+    """Has three more ways to show a number: a count, labels and a confidence."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
         if format_spec == "count":
@@ -418,8 +338,6 @@ class _Formatter(string.Formatter):
             return count(value, "label")
         if format_spec == "confidence":
             return confidence(value)
-        if format_spec == "ece":
-            return f"{value:.2%}"
         return str(super().format_field(value, format_spec))
 
 

@@ -5,6 +5,8 @@
         settings.json             the task, versions
         training/                 during training: checkpoints, and outputs of the model
         train.json                the curve of target error and NLL
+        train.jsonl               losses and learning rate during training
+        tensorboard/              the same for TensorBoard, if that is installed
         model.safetensors         the network, or only its head above a frozen backbone;
                                   written last by `train`
         source_val.npz            logits, features, labels of held-out source rows

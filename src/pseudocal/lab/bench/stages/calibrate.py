@@ -42,7 +42,7 @@ from pseudocal.lab.bench.task import Task
 from pseudocal.lab.bench.views import View, domains_of, network_inputs
 from pseudocal.lab.data.cache import NamedArrays
 from pseudocal.lab.segmentation import load_segmenter
-from pseudocal.lab.segmentation.comparison import FITS, SEGMENTATION_CALIBRATORS
+from pseudocal.lab.segmentation.comparison import FITS, SEGMENTATION_CALIBRATORS, at_full_size
 
 PartReader = Callable[[Task, Store], Any]
 Fitted = Calibration | Logits  # corrected logits if a calibrator finds no map of logits
@@ -125,13 +125,19 @@ def calibrate_listed(
         return calibrate_by_name(compared.calibrator, material, **settings)
 
 
+def load_fitted_segmenter(task: Task, store: Store) -> Any:
+    """Load the segmenter of a task, at the size of its output or, on request, of its images."""
+    model = load_segmenter(store.folder(task.training)).to(store.device)
+    return at_full_size(model) if dict(task.options).get("full_size", False) else model
+
+
 def _calibrate_segmenter(task: Task, name: str, store: Store) -> Calibration:
     compared = find_compared(name)
     base = compared.calibrator
     if base not in FITS:
         known = ", ".join(SEGMENTATION_CALIBRATORS)
         raise InputError(f"expected a calibrator for segmentation among {known}, got {name!r}")
-    model = load_segmenter(store.folder(task.training)).to(store.device)
+    model = load_fitted_segmenter(task, store)
     source_val = split_source(task, store)[1]
     target = target_scenes(task, store).unlabelled()
     per_image = dict(task.options)["pixels_per_image"]

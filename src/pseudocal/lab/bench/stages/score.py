@@ -20,6 +20,7 @@ from pseudocal.lab.bench.stages.calibrate import (
     Fitted,
     calibrate_listed,
     checked_fit,
+    load_fitted_segmenter,
     save_fitted,
 )
 from pseudocal.lab.bench.stages.estimators import refine_with_labels
@@ -52,7 +53,7 @@ def calibrate_with_labels(task: Task, name: str, store: Store) -> None:
     """Fit a calibrator that sees target labels."""
     if task.segments:
         path = store.folder(task) / "calibrations" / f"{name}.json"
-        model = load_segmenter(store.folder(task.training)).to(store.device)
+        model = load_fitted_segmenter(task, store)
         per_image = dict(task.options)["pixels_per_image"]
         fit_oracle(model, target_scenes(task, store), per_image, task.seed).save(path)
         return
