@@ -5,12 +5,13 @@ from pseudocal import PseudoCal
 from pseudocal.arrays import InputError
 from pseudocal.lab.analyses import (
     LAMBDAS,
+    calibrated_ece,
     correspondence,
     factorised_nll,
     lambda_sweep,
     real_and_pseudo,
 )
-from pseudocal.metrics import Outcomes, Reliability, nll
+from pseudocal.metrics import Outcomes, Reliability, ece, nll
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +28,24 @@ def test_correspondence(task):
     result = correspondence(model, x, labels)
     assert 0.55 < result.rate < 0.95
     assert result.accuracy == pytest.approx((x.argmax(axis=1) == labels).mean(), abs=0.03)
-    independent = result.accuracy * result.pseudo_accuracy + (1 - result.accuracy) * (
-        1 - result.pseudo_accuracy
+    assert result.chance == pytest.approx(
+        result.accuracy * result.pseudo_accuracy
+        + (1 - result.accuracy) * (1 - result.pseudo_accuracy)
     )
-    assert result.rate > independent + 0.01  # more than two coins would
+    assert result.rate > result.chance + 0.01  # more than two coins would
+
+
+def test_the_ece_that_chance_leaves_is_that_of_drawn_labels():
+    """Labels drawn from the probabilities: the model is calibrated by construction."""
+    rng = np.random.default_rng(0)
+    probabilities = rng.dirichlet(np.full(8, 0.3), 1316)
+    drawn = [
+        ece(probabilities, (probabilities.cumsum(axis=1) > rng.random((1316, 1))).argmax(axis=1))
+        for _ in range(300)
+    ]
+    outcomes = Outcomes.from_probabilities(probabilities, np.zeros(1316, int))
+    assert calibrated_ece(Reliability.of(outcomes)) == pytest.approx(np.mean(drawn), rel=0.03)
+    assert 0.02 < np.mean(drawn) < 0.04
 
 
 def test_correspondence_by_hand():

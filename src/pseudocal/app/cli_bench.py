@@ -6,6 +6,7 @@ import json
 import math
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -33,6 +34,8 @@ from pseudocal.files import check_writable
 
 if TYPE_CHECKING:
     from pseudocal.lab.bench import Suite
+    from pseudocal.lab.bench.records import Record
+    from pseudocal.lab.bench.tables import By, TableMetric
 
 DEFAULT_OUT = Path("runs/bench")
 
@@ -331,9 +334,7 @@ def table(
     """Print the tables of the last run of SUITE."""
     package = _package()
     _load_plugins(plugin)
-    from pseudocal.lab.bench.formats import FORMATS, comparisons
     from pseudocal.lab.bench.records import missing_scores, read_records
-    from pseudocal.lab.bench.tables import compare_over_tasks, tables
 
     store = package.Store(out)
     found = store.load_suite(_name(suite, quick=quick))
@@ -346,14 +347,25 @@ def table(
         raise InputError(
             f"expected a suite with scores of {metric}, got {found.name}, which has none"
         )
-    for each in (metric,) if metric else ("ece", "nll", "brier"):
-        parts = [FORMATS[form](part) for part in tables(found, records, each, by)]
-        compared = "pseudocal" in found.calibrators and each != "correspondence"
-        if form == "md" and compared:
-            parts.append(comparisons(compare_over_tasks(records, each)))
-        typer.echo("\n\n".join(parts) + "\n")
+    _print_tables(found, records, metric, by, form)
     for line in missing_scores(found, store):
         typer.echo(line, err=True)
+
+
+def _print_tables(
+    suite: Suite, records: Sequence[Record], metric: TableMetric | None, by: By, form: str
+) -> None:
+    """Print the tables of one metric or of the usual three, with paired tests."""
+    from pseudocal.lab.bench.formats import FORMATS, comparisons
+    from pseudocal.lab.bench.tables import compare_over_tasks, tables
+
+    metrics: tuple[TableMetric, ...] = (metric,) if metric else ("ece", "nll", "brier")
+    for each in metrics:
+        parts = [FORMATS[form](part) for part in tables(suite, records, each, by)]
+        compared = "pseudocal" in suite.calibrators and each != "correspondence"
+        if form != "csv" and compared:
+            parts.append(comparisons(compare_over_tasks(records, each), form))
+        typer.echo("\n\n".join(parts) + "\n")
 
 
 @bench.command(epilog=epilog("pseudocal bench figures digits --quick"))
@@ -390,39 +402,98 @@ def figures(
         typer.echo(path)
 
 
+@bench.command(epilog=epilog("pseudocal bench export emoji banks/emoji"))
+def export(
+    suite: SUITE,
+    bank: Annotated[Path, typer.Argument(help="new folder for the outputs")],
+    out: OUT = DEFAULT_OUT,
+    quick: QUICK = False,
+    plugin: PLUGIN = None,
+) -> None:
+    """Write the outputs of all tasks of SUITE as one folder, for `bench compare`."""
+    package = _package()
+    _load_plugins(plugin)
+    from pseudocal.lab.bench.bank import export_bank
+
+    store = package.Store(out)
+    found = store.load_suite(_name(suite, quick=quick))
+    export_bank(found, store, bank)
+    typer.echo(f"{bank}: outputs of {len(found.tasks)} tasks of {found.name}")
+
+
 @bench.command(
-    epilog=epilog("pseudocal bench compare outputs/"),
-    short_help="Compare all calibrators on saved features and logits.",
+    epilog=epilog("pseudocal bench compare banks/emoji --calibrator tempscal"),
+    short_help="Compare calibrators on banks, or on saved features and logits.",
 )
 def compare(
-    folder: Annotated[
-        Path,
-        typer.Argument(help="folder with {src_train,src_val,tgt,mix}_{feature,output,label}.npy"),
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            help="banks, or folders with {src_train,src_val,tgt,mix}_{feature,output,label}.npy"
+        ),
     ],
+    calibrator: Annotated[
+        list[str] | None,
+        method_option("one of those to compare (default: all); repeat it for several"),
+    ] = None,
+    plugin: PLUGIN = None,
+    metric: Annotated[
+        Literal["ece", "nll", "brier", "correspondence"] | None,
+        option(help="one metric instead of the first three"),
+    ] = None,
+    by: Annotated[
+        Literal["overall", "target", "task"], option(help="what the columns are", show_default=True)
+    ] = "overall",
     seed: Annotated[
-        int, option(help="seed of baselines that draw samples", min=0, show_default=True)
+        int,
+        option(
+            min=0, help="seed of baselines that draw samples, without a bank", show_default=True
+        ),
     ] = 0,
     form: Annotated[
-        Literal["md", "csv"], option("--format", help="table format", show_default=True)
+        Literal["md", "latex", "csv"], option("--format", help="table format", show_default=True)
     ] = "md",
+    workers: Annotated[int, performance_option("processes; 0: one per core", min=0)] = 0,
 ) -> None:
-    """Compare all calibrators that saved features, logits and labels suffice for."""
+    """Compare calibrators on the outputs of many models: no images, no network."""
     _package()
-    from pseudocal.lab.bench.calibrators import COMPARED
+    plugins = _load_plugins(plugin)
+    from pseudocal.lab.bench.bank import compare_banks, is_bank
+    from pseudocal.lab.bench.calibrators import find_compared
+
+    if len(folders) == 1 and not is_bank(folders[0]):
+        _compare_single(folders[0], calibrator, seed, form)
+        return
+    with _executor("cpu", workers, None) as using:
+        found = compare_banks(folders, calibrator or (), plugins=plugins, seed=seed, executor=using)
+    _print_tables(found.suite, found.records, metric, by, form)
+    if found.stored:
+        titles = ", ".join(find_compared(name).title for name in found.stored)
+        typer.echo(f"stored results, since they need the model: {titles}", err=True)
+    for line in found.problems:
+        typer.echo(line, err=True)
+
+
+def _compare_single(folder: Path, names: list[str] | None, seed: int, form: str) -> None:
+    """Compare all calibrators that the saved outputs of one model suffice for."""
+    from pseudocal.lab.bench.bank import check_names
+    from pseudocal.lab.bench.calibrators import find_compared
     from pseudocal.lab.bench.formats import saved_scores
     from pseudocal.lab.bench.saved_outputs import compare_outputs
     from pseudocal.lab.bench.suites import ALL
 
-    found = compare_outputs(folder, seed=seed)
+    chosen = tuple(names or ALL)
+    check_names(chosen)
+    found = compare_outputs(folder, calibrators=chosen, seed=seed)
     typer.echo(saved_scores(found, form))
     for each in found:
         if each.error is not None:
-            typer.echo(f"{COMPARED[each.calibrator].title}: {each.error}", err=True)
-    names = {each.calibrator for each in found}
-    missing = [COMPARED[name].title for name in ALL if name not in names]
+            typer.echo(f"{find_compared(each.calibrator).title}: {each.error}", err=True)
+    compared = {each.calibrator for each in found}
+    missing = [find_compared(name).title for name in chosen if name not in compared]
     if missing:
         typer.echo(f"skipped, {folder} lacks what they need: {', '.join(missing)}", err=True)
-    if "pseudocal" not in names:
+    if "pseudocal" in chosen and "pseudocal" not in compared:
         typer.echo(
             "PseudoCal needs mix_output and mix_label: the logits of mixup samples, and their "
             "labels",

@@ -1,10 +1,10 @@
 """Analyses of the paper.
 
 Whether mixup samples behave like the real inputs in them, one by one and in bins of confidence
-(Figure 1b), the effect of lambda, and what correct and wrong predictions contribute to the NLL that
-temperature scaling minimises.
+(Figure 1b), the effect of lambda, what correct and wrong predictions contribute to the NLL that
+temperature scaling minimises, and the ECE that chance alone leaves.
 
-Except for the last, inputs are predicted once and paired once, so every lambda mixes the same pairs: results differ by
+Except for the last two, inputs are predicted once and paired once, so every lambda mixes the same pairs: results differ by
 lambda only.
 """
 
@@ -44,6 +44,8 @@ __all__ = [
     "FactorisedNLL",
     "RealAndPseudo",
     "Swept",
+    "calibrated_ece",
+    "chance_correspondence",
     "correspondence",
     "factorised_nll",
     "lambda_sweep",
@@ -67,6 +69,11 @@ class Correspondence:
     accuracy: float
     pseudo_accuracy: float
     mixup_samples: int
+
+    @property
+    def chance(self) -> float:
+        """The rate if mistakes on mixup samples were independent of those on real inputs."""
+        return chance_correspondence(self.accuracy, self.pseudo_accuracy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +149,46 @@ class FactorisedNLL:
         """The NLL of all predictions: both means, weighted by their fractions."""
         parts = [(self.correct, self.correct_nll), (1 - self.correct, self.wrong_nll)]
         return sum(weight * nll for weight, nll in parts if weight > 0)
+
+
+def chance_correspondence(accuracy: float, pseudo_accuracy: float) -> float:
+    """The correspondence rate of independent mistakes: both right or both wrong by chance.
+
+    >>> chance_correspondence(0.5, 0.75)
+    0.5
+
+    Args:
+        accuracy: the accuracy on real inputs.
+        pseudo_accuracy: the accuracy on mixup samples, by their labels.
+
+    """
+    return accuracy * pseudo_accuracy + (1 - accuracy) * (1 - pseudo_accuracy)
+
+
+def calibrated_ece(reliability: Reliability) -> float:
+    """The expected ECE of a perfectly calibrated model with these bins: what chance alone leaves.
+
+    In each bin the number of right predictions is binomial, with the mean confidence as the
+    probability. Its mean absolute deviation has a closed form (de Moivre). One prediction of
+    confidence 1/2 is always off by 1/2, two are off by 1 half of the time:
+
+    >>> one = Reliability(np.array([0.0, 1.0]), np.array([1]), np.array([0.5]), np.array([1]))
+    >>> two = Reliability(np.array([0.0, 1.0]), np.array([2]), np.array([1.0]), np.array([1]))
+    >>> round(calibrated_ece(one), 6), round(calibrated_ece(two), 6)
+    (0.5, 0.25)
+
+    Args:
+        reliability: the bins; how many predictions of each are right makes no difference.
+
+    """
+    from scipy.stats import binom
+
+    filled = reliability.count > 0
+    n = reliability.count[filled]
+    p = np.clip(reliability.confidence_sum[filled] / n, 0.0, 1.0)
+    m = np.floor(n * p) + 1
+    deviation = 2 * m * (1 - p) * binom.pmf(m, n, p)
+    return float(deviation.sum() / n.sum())
 
 
 def factorised_nll(

@@ -28,6 +28,7 @@ ELSEWHERE = {
     "pseudocal bench run": "minutes or the paper's data: tests/lab/bench/test_command.py",
     "pseudocal bench table": "the results of a run: tests/lab/bench/test_command.py",
     "pseudocal bench figures": "the results of a run: tests/lab/bench/test_command.py",
+    "pseudocal bench export": "the results of a run: tests/lab/bench/test_bank.py",
     "pseudocal bench compare": "saved features: tests/lab/bench/test_saved_outputs.py",
     "pseudocal calibrate models:first": "the networks of the demo: tests/app/cli/test_demo.py",
     "pseudocal calibrate sentiment/": "a Hugging Face model: tests/app/cli/test_texts.py",

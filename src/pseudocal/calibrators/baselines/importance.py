@@ -276,6 +276,7 @@ def transcal(
     variance: bool = True,
     exponent: float = 0.5,
     reference: bool = False,
+    start: float = 2.0,
 ) -> Calibration:
     """TransCal: match the mean target confidence to one minus the estimated target error.
 
@@ -304,10 +305,13 @@ def transcal(
         bias: Whether to reduce the bias, by raising the ratio to the power of `exponent`.
         variance: Whether to reduce the variance, with the control variates.
         exponent: The exponent, between 0 and 1.
-        reference: Whether to search as the released code does: for T and the exponent, from (2,
-            0.5), with T >= 1.
+        reference: Whether to search as the released code does: for T and the exponent, from
+            `(start, 0.5)`, with T >= 1.
+        start: The temperature where the released search starts; 2 in the released code.
 
     """
+    if start < 1:
+        raise InputError(f"expected a start of at least 1, got {start}")
     if not 0 <= exponent <= 1:
         raise InputError(f"expected an exponent between 0 and 1, got {exponent}")
     source = checked(source)
@@ -316,7 +320,9 @@ def transcal(
     errors = _TargetError(source, as_weights(ratio, len(source)), temperature, variance, still)
     settings = {"bias": bias, "variance": variance, "exponent": exponent, "reference": reference}
     if reference:
-        return Calibration("transcal", _transcal_as_released(errors, target_logits, bias), settings)
+        settings["start"] = start
+        scaling = _transcal_as_released(errors, target_logits, bias, start)
+        return Calibration("transcal", scaling, settings)
     error = errors.estimate(exponent if bias else 1.0)
     return Calibration("transcal", match_confidence(target_logits, 1 - error), settings)
 
@@ -364,7 +370,7 @@ def controlled(values: Floats, by: Floats, mean: float, *, still: float = 0.0) -
 
 
 def _transcal_as_released(
-    errors: _TargetError, target_logits: ArrayLike, bias: bool
+    errors: _TargetError, target_logits: ArrayLike, bias: bool, start: float
 ) -> TemperatureScaling:
     from scipy.optimize import minimize
 
@@ -375,5 +381,5 @@ def _transcal_as_released(
         confidence = float((1 / np.exp(below / temperature).sum(axis=1)).mean())
         return abs(confidence - (1 - errors.estimate(float(exponent) if bias else 1.0)))
 
-    found = minimize(gap, np.array([2.0, 0.5]), method="SLSQP", bounds=[(1.0, None), (0.0, 1.0)])
+    found = minimize(gap, np.array([start, 0.5]), method="SLSQP", bounds=[(1.0, None), (0.0, 1.0)])
     return TemperatureScaling(float(found.x[0]), rows=len(below))

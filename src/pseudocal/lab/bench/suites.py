@@ -159,6 +159,14 @@ PLANS: dict[str, SuitePlan] = {
         settings=FROZEN,
         quick=QUICK_EMOJI,
     ),
+    "emoji-groups": SuitePlan(
+        "the emoji with 8 classes, as accurate as the paper's models, closed set",
+        "emoji-groups",
+        tuple(permutations(EMOJI, 2)),
+        ("source-only", *SIX),
+        settings=FROZEN,
+        quick=QUICK_EMOJI,
+    ),
     "emoji-partial": SuitePlan(
         "the target has half of the classes",
         "emoji",

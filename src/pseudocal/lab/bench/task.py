@@ -17,7 +17,12 @@ from pseudocal.arrays import InputError
 from pseudocal.lab.settings import Precision
 
 Scenario = Literal["closed-set", "partial-set", "source-free"]
-BUILT_IN = ("digits", "emoji", "scenes")  # arrays in memory: nothing is left to crop
+BUILT_IN = (
+    "digits",
+    "emoji",
+    "emoji-groups",
+    "scenes",
+)  # arrays in memory: nothing is left to crop
 MEMBERS = 3  # models per ensemble: those of the task's seed and of the two other seeds in its group
 # Fields that came after stores existed. They are no part of a task's identity while they have these
 # values, so that what was computed before is found.
