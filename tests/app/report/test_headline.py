@@ -12,7 +12,7 @@ import pytest
 
 from pseudocal import softmax
 from pseudocal.app.report import page
-from pseudocal.app.report.findings import answers_of, headline_of, recommendation_of
+from pseudocal.app.report.findings import essentials_of, headline_of, recommendation_of
 from pseudocal.calibrators import Reason, ReasonCode
 from pseudocal.metrics import Outcomes, ece
 
@@ -179,7 +179,7 @@ def test_the_reason_is_what_decided(made):
 
 
 def codes(report) -> list[str]:
-    return [answer.code for answer in answers_of(report).values()]
+    return [answer.code for answer in essentials_of(report).values()]
 
 
 def test_the_first_answers_say_what_is_known(made):
@@ -191,18 +191,18 @@ def test_the_first_answers_say_what_is_known(made):
     assert codes(made.make_report(labelled=True))[1] == "trust_measured"
     assert codes(made.make_refined())[2:] == ["assumed_labels", "none_of_these"]
     assumed = replace(after, data=replace(after.data, assumed=("resize", "crop")))
-    answers = answers_of(assumed)["What was assumed"]
+    answers = essentials_of(assumed)["What was assumed"]
     assert "resize, crop was assumed" in str(answers)
     unfitted = replace(after, calibration=replace(after.calibration, mixup_samples=0))
     assert codes(unfitted)[2:] == ["assumed_nothing", "risk_nothing"]
     assert "Nothing was fitted: the confidences are those of the model." in shown(unfitted)
     for report in (after, made.make_segmented(), made.make_refined(), unfitted):
-        assert all(str(answer).endswith(".") for answer in answers_of(report).values())
+        assert all(str(answer).endswith(".") for answer in essentials_of(report).values())
 
 
 def test_ground_truth_that_contradicts_the_recommendation_is_the_first_risk(made):
     report = made.make_report(verdict="do not apply", labelled=True)
-    assert answers_of(report)["What could be wrong"].code == "rejected_lowers_ece"
+    assert essentials_of(report)["What could be wrong"].code == "rejected_lowers_ece"
     assert "But the ground truth says otherwise" in shown(report)
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from pseudocal.app.report import figures, wording
 from pseudocal.app.report.findings import (
-    answers_of,
     effect_of,
+    essentials_of,
     estimate_source,
     is_contradicted,
     is_fitted_on_mixup,
@@ -38,7 +38,7 @@ def page(report: Report) -> str:
     html: str = templates()["page.html"].render(
         report=report,
         advice=report.recommendation,
-        answers=answers_of(report),
+        essentials=essentials_of(report),
         judged=judged,
         verdict=None if judged is None else wording.VERDICTS[judged.verdict],
         contradicted=is_contradicted(report),
