@@ -177,13 +177,15 @@ def _trusted(report: Report) -> Essential:
         "threshold": row.threshold,
         "unit": report.unit,
         "error": row.expected_error if row.error is None else row.error,
+        "after": "" if report.calibration.temperature == 1 else " after calibration",
     }
     if row.error is not None:
-        after = "" if report.unchanged else " after calibration"
-        return Essential("trust_measured", values | {"after": after})
+        return Essential("trust_measured", values)
     if report.unchanged:
         return Essential("trust_unknown")
-    return Essential("trust_expected" if report.verdict == "apply" else "trust_unconfirmed", values)
+    if report.verdict in ("apply", "already calibrated"):
+        return Essential("trust_expected", values)
+    return Essential("trust_unconfirmed", values)
 
 
 def shown_threshold(report: Report) -> Threshold:

@@ -170,8 +170,8 @@ ESSENTIALS: dict[str, str] = {
         "are wrong (ground truth)."
     ),
     "trust_expected": (
-        "{coverage:.0%} of the {unit} reach {threshold:.0%} confidence after calibration. An "
-        "estimated {error:.1%} of them are wrong."
+        "{coverage:.0%} of the {unit} reach {threshold:.0%} confidence{after}. An estimated "
+        "{error:.1%} of them are wrong."
     ),
     "trust_unconfirmed": (
         "{coverage:.0%} of the {unit} reach {threshold:.0%} confidence after calibration. If T is "
