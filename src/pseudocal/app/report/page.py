@@ -165,6 +165,7 @@ class ComparedLine:
     inputs: str
     temperature: str  # the one that applies, and one that was rejected
     verdict: str
+    recommendation: str  # with its command
     tone: str  # the colour of the verdict: "good", "caution" or "bad"
     accuracy: str
     confidence: str
@@ -189,6 +190,7 @@ def line_of(report: Report, name: str, address: str) -> ComparedLine:
         inputs=f"{report.data.used:,}",
         temperature=temperature,
         verdict=report.verdict or "none",
+        recommendation=str(report.recommendation),
         tone="" if report.verdict is None else wording.VERDICTS[report.verdict].tone,
         accuracy=_accuracy(report),
         confidence=confidence,
