@@ -316,7 +316,7 @@ def table_map(folder: str) -> None:
             f"| {how} | {read:.2f} | {got['fit']:.2f} | {got['ece']:.2f} | {ratio:.2f} | {got['cpu']:.1f} "
             f"| {got['peak']:.0f} |"
         )
-    print(f"\nT = {got['temperature']:.4f} (labels drawn at 2), ECE = {got['value']:.4f}")
+    print(f"\nT = {got['temperature']:.4f} (labels drawn at 2), ECE = {got['value']:.2%}")
 
 
 def table_rows(folder: str) -> None:

@@ -40,7 +40,7 @@ def main() -> dict[str, float]:
         f"T = {scaling.temperature:.3f} in [{scaling.interval()[0]:.3f}, {scaling.interval()[1]:.3f}]"
     )
     print(f"verdict by {measured.labels} answers: {measured.verdict}")
-    print(f"ECE {scores['before']:.3f} before, {scores['after']:.3f} after")
+    print(f"ECE {scores['before']:.1%} before, {scores['after']:.1%} after")
     return scores
 
 

@@ -42,7 +42,7 @@ def main() -> dict[str, float]:
     }
     print(calibration)
     print(f"verdict: {calibration.verdict}")
-    print(f"ECE {scores['before']:.3f} before, {scores['after']:.3f} after")
+    print(f"ECE {scores['before']:.1%} before, {scores['after']:.1%} after")
     return scores
 
 

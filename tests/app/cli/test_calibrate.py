@@ -129,6 +129,7 @@ def test_hugging_face_gets_a_folder_that_loads_as_it_is(
         calibration.temperature, abs=1e-6
     )
     assert "Verdict: " in card
+    assert "Recommendation: Label 50 inputs before you deploy. " in card
     usage = json.loads((at_hub / "report.json").read_text())["usage"]
     assert 'from_pretrained("unconfirmed-model")' in usage
     assert (

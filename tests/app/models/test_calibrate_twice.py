@@ -98,7 +98,7 @@ def test_the_command_calibrates_a_file_three_times(tmp_path, x):
         ]
         assert main(words) == 0
         product *= Calibration.load(out / "calibration.json").temperature
-        path = str(out / "model.onnx")
+        path = str(out / "unconfirmed-model.onnx")
         np.testing.assert_allclose(open_model(path).predict(x), original / product, rtol=1e-6)
         assert float(metadata(path)["pseudocal_temperature"]) == pytest.approx(product, rel=1e-12)
     assert product != 1.0

@@ -6,6 +6,7 @@ Everything is there, nothing runs, nothing is fetched, it fits narrow and wide.
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -185,7 +186,7 @@ def test_the_recommendation_stands_in_the_first_screen(show, settings, size):
     tab.set_viewport_size({"width": size[0], "height": size[1]})
     panel = tab.get_by_role("region", name="Recommendation")
     bottoms = []
-    for name in (".headline", "h2", ".command code", ".because", ".answers"):
+    for name in (".headline", "h2", ".command code", ".because", ".essentials"):
         box = panel.locator(name).bounding_box()
         assert box["width"] > 100
         assert box["x"] + box["width"] <= size[0]
@@ -194,6 +195,21 @@ def test_the_recommendation_stands_in_the_first_screen(show, settings, size):
     assert max(bottoms) <= size[1]
     assert "pseudocal label out" in panel.text_content() or "out/model.onnx" in panel.text_content()
     assert panel.locator("dt").count() == 4
+
+
+@pytest.mark.parametrize("size", [(1200, 800), (390, 844)], ids=["wide", "narrow"])
+def test_ten_questions_are_answered_in_the_first_screen_as_the_docs_say(show, size):
+    docs = (Path(__file__).parents[3] / "docs" / "report.md").read_text(encoding="utf-8")
+    lines = docs.partition("| question | where | what it says |\n|---|---|---|\n")[2].splitlines()
+    answers = [line.split("`", 1)[1].rsplit("`", 1)[0] for line in lines if line.startswith("|")]
+    assert len(answers) == 10
+    tab = show(size[0], verdict="caution")
+    tab.set_viewport_size({"width": size[0], "height": size[1]})
+    panel = tab.get_by_role("region", name="Recommendation")
+    box = panel.bounding_box()
+    assert box["y"] + box["height"] <= size[1]
+    text = " ".join(panel.text_content().split())
+    assert [answer for answer in answers if answer not in text] == []
 
 
 def test_the_reliability_of_mixup_samples_is_folded_unless_t_comes_from_them(show):

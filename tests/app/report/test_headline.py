@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from pseudocal import softmax
+from pseudocal.app import Result
+from pseudocal.app.progress import summary_lines
 from pseudocal.app.report import page
-from pseudocal.app.report.findings import answers_of, headline_of, recommendation_of
+from pseudocal.app.report.findings import essentials_of, headline_of, recommendation_of
 from pseudocal.calibrators import Reason, ReasonCode
-from pseudocal.metrics import Outcomes, ece
+from pseudocal.metrics import Interval, Outcomes, ece
 
 OUT = Path("out")
 
@@ -175,11 +177,33 @@ def test_the_reason_is_what_decided(made):
     assert advice(replace(report, trust=None)).reason.code == ReasonCode.NOTHING_FITTED
 
 
-# ------------------------------------------------------------------------------ the answers
+# ------------------------------------------------------------------------------ the terminal
+
+
+def test_the_terminal_begins_with_accuracy_recommendation_and_reason(made):
+    for verdict in made.VERDICTS:
+        run, report = made.make_run(verdict=verdict), made.make_report(verdict=verdict)
+        lines = list(summary_lines(Result(run.calibration, report, OUT, OUT)))
+        assert lines[:3] == [
+            str(report.headline),
+            f"Recommendation: {report.recommendation}",
+            f"Reason: {report.recommendation.because}",
+        ]
+
+
+def test_no_gap_is_minus_zero_points(made):
+    run, report = made.make_run(), made.make_refined()
+    gaps = {"gap_before": Interval(0.012, 0.0, 0.1), "gap_after": Interval(-0.001, -0.1, 0.1)}
+    calibration = replace(run.calibration, measured=replace(report.labels, **gaps))
+    lines = list(summary_lines(Result(calibration, report, OUT, OUT)))
+    assert "mean confidence minus accuracy, in points: +1 before, 0 after" in lines
+
+
+# ------------------------------------------------------------------------------ the essentials
 
 
 def codes(report) -> list[str]:
-    return [answer.code for answer in answers_of(report).values()]
+    return [answer.code for answer in essentials_of(report).values()]
 
 
 def test_the_first_answers_say_what_is_known(made):
@@ -191,18 +215,28 @@ def test_the_first_answers_say_what_is_known(made):
     assert codes(made.make_report(labelled=True))[1] == "trust_measured"
     assert codes(made.make_refined())[2:] == ["assumed_labels", "none_of_these"]
     assumed = replace(after, data=replace(after.data, assumed=("resize", "crop")))
-    answers = answers_of(assumed)["What was assumed"]
+    answers = essentials_of(assumed)["What was assumed"]
     assert "resize, crop was assumed" in str(answers)
     unfitted = replace(after, calibration=replace(after.calibration, mixup_samples=0))
     assert codes(unfitted)[2:] == ["assumed_nothing", "risk_nothing"]
     assert "Nothing was fitted: the confidences are those of the model." in shown(unfitted)
     for report in (after, made.make_segmented(), made.make_refined(), unfitted):
-        assert all(str(answer).endswith(".") for answer in answers_of(report).values())
+        assert all(str(answer).endswith(".") for answer in essentials_of(report).values())
+
+
+def test_a_model_that_is_already_calibrated_is_trusted_as_it_is(made):
+    report = made.make_refined()
+    labels = replace(report.labels, verdict="already calibrated", reasons=(ALREADY,))
+    fit = replace(report.calibration, temperature=1.0)
+    trusted = essentials_of(replace(report, labels=labels, calibration=fit))["What to trust"]
+    assert trusted.code == "trust_expected"
+    assert "after calibration" not in str(trusted)
+    assert "after calibration" in str(essentials_of(report)["What to trust"])
 
 
 def test_ground_truth_that_contradicts_the_recommendation_is_the_first_risk(made):
     report = made.make_report(verdict="do not apply", labelled=True)
-    assert answers_of(report)["What could be wrong"].code == "rejected_lowers_ece"
+    assert essentials_of(report)["What could be wrong"].code == "rejected_lowers_ece"
     assert "But the ground truth says otherwise" in shown(report)
 
 

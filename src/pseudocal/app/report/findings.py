@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 from pseudocal.app.report.record import Fit, Report, Threshold
 from pseudocal.app.report.wording import (
     QUESTIONS,
-    Answer,
+    Essential,
     Fact,
     Headline,
     Level,
@@ -148,28 +148,28 @@ def deciding_reason(report: Report) -> Reason:
     return (*wanted, *judged.reasons, Reason(ReasonCode.NOTHING_FITTED))[0]
 
 
-# ------------------------------------------------------------------------------ the first answers
+# ------------------------------------------------------------------------------ the essentials
 
 
-def answers_of(report: Report) -> dict[str, Answer | Fact]:
-    """The answers to the questions of `QUESTIONS`, which readers ask first."""
-    answers = (_changes(report), _trusted(report), _assumed(report), _risk(report))
-    return dict(zip(QUESTIONS, answers, strict=True))
+def essentials_of(report: Report) -> dict[str, Essential | Fact]:
+    """What readers ask first, in the order of `QUESTIONS`."""
+    found = (_changes(report), _trusted(report), _assumed(report), _risk(report))
+    return dict(zip(QUESTIONS, found, strict=True))
 
 
-def _changes(report: Report) -> Answer:
+def _changes(report: Report) -> Essential:
     before = report.confidence.mean_before
     after = report.confidence.mean_after
     temperature = report.calibration.temperature
     if report.unchanged or temperature == 1:
-        return Answer("changes_nothing", {"before": before})
+        return Essential("changes_nothing", {"before": before})
     if report.verdict == "apply":
-        return Answer("changes", {"before": before, "after": after})
+        return Essential("changes", {"before": before, "after": after})
     what = next(iter(report.model.files), f"T = {temperature:.3g}")
-    return Answer("changes_later", {"before": before, "after": after, "what": what})
+    return Essential("changes_later", {"before": before, "after": after, "what": what})
 
 
-def _trusted(report: Report) -> Answer:
+def _trusted(report: Report) -> Essential:
     """How many predictions are confident, and how many of these are wrong."""
     row = shown_threshold(report)
     values: Values = {
@@ -177,13 +177,15 @@ def _trusted(report: Report) -> Answer:
         "threshold": row.threshold,
         "unit": report.unit,
         "error": row.expected_error if row.error is None else row.error,
+        "after": "" if report.calibration.temperature == 1 else " after calibration",
     }
     if row.error is not None:
-        after = "" if report.unchanged else " after calibration"
-        return Answer("trust_measured", values | {"after": after})
+        return Essential("trust_measured", values)
     if report.unchanged:
-        return Answer("trust_unknown")
-    return Answer("trust_expected" if report.verdict == "apply" else "trust_unconfirmed", values)
+        return Essential("trust_unknown")
+    if report.verdict in ("apply", "already calibrated"):
+        return Essential("trust_expected", values)
+    return Essential("trust_unconfirmed", values)
 
 
 def shown_threshold(report: Report) -> Threshold:
@@ -199,20 +201,20 @@ def _source(report: Report) -> str:
     return "nothing" if report.unfitted else estimate_source(report)
 
 
-def _assumed(report: Report) -> Answer:
+def _assumed(report: Report) -> Essential:
     if report.data.assumed:
-        return Answer("assumed_preprocessing", {"assumed": ", ".join(report.data.assumed)})
-    return Answer(f"assumed_{_source(report)}")
+        return Essential("assumed_preprocessing", {"assumed": ", ".join(report.data.assumed)})
+    return Essential(f"assumed_{_source(report)}")
 
 
-def _risk(report: Report) -> Answer | Fact:
+def _risk(report: Report) -> Essential | Fact:
     """The first caution or, if there is none, what the method cannot see."""
     for fact in report.facts:
         if fact.level == "caution" and fact.code != "preprocessing_assumed":
             return fact
     if report.labels is not None:
-        return Answer("risk_labels", {"labels": report.labels.labels})
-    return Answer(f"risk_{_source(report)}")
+        return Essential("risk_labels", {"labels": report.labels.labels})
+    return Essential(f"risk_{_source(report)}")
 
 
 # ------------------------------------------------------------------------------ the facts

@@ -13,8 +13,8 @@ from typing import Any
 
 from pseudocal.app.report import figures, wording
 from pseudocal.app.report.findings import (
-    answers_of,
     effect_of,
+    essentials_of,
     estimate_source,
     is_contradicted,
     is_fitted_on_mixup,
@@ -39,7 +39,7 @@ def page(report: Report) -> str:
     html: str = templates()["page.html"].render(
         report=report,
         advice=report.recommendation,
-        answers=answers_of(report),
+        essentials=essentials_of(report),
         judged=judged,
         verdict=None if judged is None else wording.VERDICTS[judged.verdict],
         contradicted=is_contradicted(report),
@@ -177,6 +177,7 @@ class ComparedLine:
     inputs: str
     temperature: str  # the one that applies, and one that was rejected
     verdict: str
+    recommendation: str  # with its command
     tone: str  # the colour of the verdict: "good", "caution" or "bad"
     accuracy: str
     confidence: str
@@ -201,6 +202,7 @@ def line_of(report: Report, name: str, address: str) -> ComparedLine:
         inputs=f"{report.data.used:,}",
         temperature=temperature,
         verdict=report.verdict or "none",
+        recommendation=str(report.recommendation),
         tone="" if report.verdict is None else wording.VERDICTS[report.verdict].tone,
         accuracy=_accuracy(report),
         confidence=confidence,

@@ -148,7 +148,7 @@ class Recommendation:
         return ACTIONS[self.code]
 
 
-# ------------------------------------------------------------------------------ the first answers
+# ------------------------------------------------------------------------------ the essentials
 
 
 MOVES = "the mean confidence from {before:confidence} to {after:confidence}"
@@ -156,7 +156,7 @@ MOVES = "the mean confidence from {before:confidence} to {after:confidence}"
 QUESTIONS = ("What changes", "What to trust", "What was assumed", "What could be wrong")
 SAME = "New inputs are like these. "
 
-ANSWERS: dict[str, str] = {
+ESSENTIALS: dict[str, str] = {
     # what changes
     "changes": "Calibration moves " + MOVES + ". No predicted class changes.",
     "changes_later": (
@@ -170,8 +170,8 @@ ANSWERS: dict[str, str] = {
         "are wrong (ground truth)."
     ),
     "trust_expected": (
-        "{coverage:.0%} of the {unit} reach {threshold:.0%} confidence after calibration. An "
-        "estimated {error:.1%} of them are wrong."
+        "{coverage:.0%} of the {unit} reach {threshold:.0%} confidence{after}. An estimated "
+        "{error:.1%} of them are wrong."
     ),
     "trust_unconfirmed": (
         "{coverage:.0%} of the {unit} reach {threshold:.0%} confidence after calibration. If T is "
@@ -197,14 +197,14 @@ ANSWERS: dict[str, str] = {
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The answer to a question that readers ask first, as data; `str` gives its sentence."""
+class Essential:
+    """One of the things that readers ask first, as data; `str` gives its sentence."""
 
-    code: str  # a key of `ANSWERS`
+    code: str  # a key of `ESSENTIALS`
     values: Values = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return _sentence(ANSWERS, self.code, self.values)
+        return _sentence(ESSENTIALS, self.code, self.values)
 
 
 # ------------------------------------------------------------------------------ what to know
