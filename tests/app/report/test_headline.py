@@ -91,11 +91,11 @@ def test_a_model_that_is_never_near_90_is_described_where_it_is(made):
 
 def test_nothing_fitted_and_no_histogram(made):
     report = made.make_report()
-    unfitted = headline_of(
-        replace(report, calibration=replace(report.calibration, mixup_samples=0))
-    )
+    calibration = replace(report.calibration, mixup_samples=0, temperature=1.0)
+    estimated = headline_of(replace(report, calibration=calibration))
+    assert estimated.code == "rejected_estimated"
+    unfitted = headline_of(replace(report, calibration=calibration, trust=None))
     assert unfitted.code == "unfitted"
-    calibration = replace(report.calibration, mixup_samples=0)
     html = shown(replace(report, calibration=calibration))
     assert "Nothing was fitted: the confidences are those of the model." in html
     none = (None,) * len(report.confidence.before)
