@@ -15,7 +15,9 @@ from pseudocal.scaling.temperature import BOUNDS
 ELSEWHERE = {
     code
     for code in ReasonCode
-    if code.startswith("labels_") or code.endswith("_not_mixed") or code == "nothing_fitted"
+    if code.startswith(("labels_", "saved_outputs_"))
+    or code.endswith("_not_mixed")
+    or code == "nothing_fitted"
 }
 
 

@@ -49,6 +49,7 @@ from pseudocal.app.models.model import SECOND_ONLY, OpenModel
 from pseudocal.app.pixels import SHOWN_MAPS, PixelSample, frame_of, pixels_each, small_maps
 from pseudocal.app.report.page import warm_up
 from pseudocal.app.run import (
+    CLASSES,
     JOB,
     AboutData,
     AboutModel,
@@ -655,4 +656,4 @@ def _write_job(plan: Plan, folder: Path) -> None:
         batch_size=plan.batch_size,
         preprocessing=preprocessing,
     )
-    write_job(resolved, folder / JOB, assumed=plan.data.assumed)
+    write_job(resolved, folder / JOB, classes=CLASSES, assumed=plan.data.assumed)

@@ -157,6 +157,8 @@ def read_job(
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # no Unicode, no TOML, or nested too deep
         raise InputError(f"{path} is not a job in TOML: {one_line(error)}") from error
+    if isinstance(content.get("classes"), str):  # a file beside this one
+        content["classes"] = _read_classes(path.parent, content["classes"])
     if out is not None:
         content["out"] = str(out)
     if model is not None:
@@ -182,6 +184,17 @@ def read_job(
     return job
 
 
+def _read_classes(folder: Path, name: str) -> list[str]:
+    if Path(name).name != name:
+        raise InputError(f"{brief(name)} is not a file of class names beside the job file")
+    path = own_file(folder, name)
+    check_regular(path, "a file of class names")
+    try:
+        return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not text in UTF-8") from error
+
+
 def job_of(content: dict[str, Any]) -> Job:
     """The job with these settings, as `job_content` returns them or as a file has them."""
     hints = {name: hint for name, hint in get_type_hints(Job).items() if name not in CONSENT}
@@ -204,11 +217,29 @@ def _refuse_unknown(given: dict[str, Any], known: dict[str, Any], what: str) -> 
         raise InputError(f"{what} are among {', '.join(known)}, and {brief(unknown[0])} is not")
 
 
-def write_job(job: Job, path: Path, *, assumed: tuple[str, ...] = ()) -> None:
-    """Write a job as TOML, with absolute paths."""
+def write_job(
+    job: Job, path: Path, *, classes: str | None = None, assumed: tuple[str, ...] = ()
+) -> None:
+    """Write a job as TOML, with absolute paths.
+
+    Args:
+        job: the job.
+        path: the file.
+        classes: the name of a file beside it for the class names, one per line; None to write them
+            into the job file, where also names with line breaks go.
+        assumed: the settings that were not given.
+
+    """
     comment = f"# assumed, not given: {', '.join(assumed)}\n" if assumed else ""
+    content = job_content(job)
+    names = "\n".join(job.classes)
+    one_per_line = names.count("\n") == len(job.classes) - 1 and "\r" not in names
+    if classes is not None and job.classes and one_per_line:
+        content["classes"] = classes
+        with replacing(path.parent / classes) as aside:
+            aside.write_text(names + "\n", encoding="utf-8", newline="\n")
     with replacing(path) as aside:
-        aside.write_text(comment + tomli_w.dumps(job_content(job)), encoding="utf-8")
+        aside.write_text(comment + tomli_w.dumps(content), encoding="utf-8")
 
 
 def job_content(job: Job) -> dict[str, Any]:

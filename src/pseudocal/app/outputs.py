@@ -142,7 +142,10 @@ def collect_outputs(
         saved=True,
         versions=versions(),
     )
-    _check_same(out, logits)
+    earlier = _earlier_run(out, logits)
+    if earlier is not None:  # its second opinion stays
+        before = earlier.record
+        record = replace(record, second_models=before.second_models, settings=before.settings)
     second = None
     if second_opinion is not None:
         second = read_second(Path(second_opinion), names, record.names, logits.shape[1], field)
@@ -267,13 +270,17 @@ def _images(described: dict[str, Any], path: Path) -> tuple[str, ...] | None:
     return tuple(str(file.absolute()) for file in files)
 
 
-def _check_same(out: Path, logits: Logits) -> None:
-    """Refuse a folder that holds another run: its labels would not belong to these outputs."""
+def _earlier_run(out: Path, logits: Logits) -> Run | None:
+    """The run of these outputs that the folder holds already.
+
+    Another run is refused: its labels would not belong to these outputs.
+    """
     if not os.path.lexists(out / RECORD) and not os.path.lexists(out / CALIBRATION):
-        return
+        return None
     run = Run.open(out)
     if not run.record.saved or not np.array_equal(run.logits, logits):
         raise InputError(f"{out} holds another run: choose another folder", setting="out")
+    return run
 
 
 def load_outputs(

@@ -22,7 +22,7 @@ from pseudocal.app.label_files import read_labels
 from pseudocal.app.models.files import OutputType
 from pseudocal.app.publishing import publishing
 from pseudocal.app.render import Result, render
-from pseudocal.app.run import COLLECTED, JOB, LABEL_PAGE, Run
+from pseudocal.app.run import COLLECTED, LABEL_PAGE, OF_JOB, Run
 from pseudocal.app.thresholds import threshold_of
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal, uncalibrated
@@ -93,7 +93,7 @@ def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
         )
         if not job.keep_logits:
             for name in COLLECTED:
-                if name != JOB:
+                if name not in OF_JOB:
                     (aside / name).unlink(missing_ok=True)
     return _published(result, job.out)
 

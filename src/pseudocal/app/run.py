@@ -10,7 +10,7 @@
 | `evidence.npz` | mixup samples and counts (`calibrators/evidence.py`) |
 | `pixels.npz` | of a segmentation model: where its pixels are, and sums over each image |
 | `probe.npy` | two inputs, to check an exported model |
-| `job.toml` | all settings, to repeat the run |
+| `job.toml`, `classes.txt` | all settings, to repeat the run |
 | `calibration.json`, `report.json`, `report.html`, `predictions.*`, `model*`, `unconfirmed-model*` | results |
 | `threshold.json` | which predictions to accept, and what that promises |
 | `label.html`, `to-label.csv` | the labelling page and its table |
@@ -59,6 +59,8 @@ EVIDENCE = "evidence.npz"
 PIXELS = "pixels.npz"
 PROBE = "probe.npy"
 JOB = "job.toml"
+CLASSES = "classes.txt"  # of the job
+OF_JOB = (JOB, CLASSES)
 CALIBRATION = "calibration.json"
 REPORT = "report.json"
 PAGE = "report.html"
@@ -75,7 +77,7 @@ COLLECTED = (
     EVIDENCE,
     PIXELS,
     PROBE,
-    JOB,
+    *OF_JOB,
     *(SECOND.format(i) for i in range(MOST_SECOND)),
 )
 # before the name of a calibrated model with the verdict "caution": nobody deploys it by accident

@@ -238,7 +238,7 @@ def test_what_is_wrong_with_labels_of_pixels(pseudocal, frames, out):
         assert (done.code, "expected the columns file, y, x and label" in done.err) == (3, True), (
             done.err
         )
-    (frames / "bad.csv").write_text("\n".join([good[0], *good[3:]]))
+    (frames / "bad.csv").write_text("\n".join([good[0], *good[8:]]))
     assert "do not represent the rest" in pseudocal("refine", out, frames / "bad.csv").err
     assert pseudocal("refine", out, frames / "bad.csv", "--sampling", "random").code == 0
     assert before["logits.npy"] == content(out)["logits.npy"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from pseudocal import Calibration, InputError, PseudoCal, TemperatureScaling, rows_to_label, softmax
+from pseudocal.app.job import Job, read_job, write_job
 from pseudocal.app.label_files import read_label_lines
 from pseudocal.app.labelling import ToLabel, label, write_labelling_page
 
@@ -226,3 +228,21 @@ def test_a_job_takes_other_data_another_model_and_another_folder(
     assert Calibration.load(tmp_path / "b" / "calibration.json").settings["seed"] == 3
     done = pseudocal("calibrate", "--data", day_2, "-o", tmp_path / "c")
     assert (done.code, "--job" in done.err) == (2, True)
+
+
+def test_a_job_keeps_its_class_names_in_a_file(pseudocal, tabular, features, tmp_path):
+    (tmp_path / "names.txt").write_text("cat\ndog\neel\n")
+    given = ("calibrate", tabular["onnx"], features, "-o", tmp_path / "a", "--no-logits")
+    assert pseudocal(*given, "--classes", tmp_path / "names.txt").code == 0
+    assert 'classes = "classes.txt"' in (tmp_path / "a" / "job.toml").read_text()
+    assert (tmp_path / "a" / "classes.txt").read_text() == "cat\ndog\neel\n"
+    assert read_job(tmp_path / "a" / "job.toml").classes == ("cat", "dog", "eel")
+    awkward = Job("m", "d", tmp_path / "b", classes=("two\nlines", "", "c "))
+    write_job(awkward, tmp_path / "job.toml", classes="c.txt")
+    assert read_job(tmp_path / "job.toml").classes == awkward.classes
+    write_job(replace(awkward, classes=("", "b ", "")), tmp_path / "job.toml", classes="c.txt")
+    assert read_job(tmp_path / "job.toml").classes == ("", "b ", "")
+    outside = (tmp_path / "job.toml").read_text().replace("c.txt", "../names.txt")
+    (tmp_path / "job.toml").write_text(outside)
+    with pytest.raises(InputError, match="beside the job file"):
+        read_job(tmp_path / "job.toml")

@@ -134,7 +134,10 @@ def test_labels_take_over(pseudocal, first, second, truth, tmp_path):
     done = pseudocal(*arguments, "--json", "--exit-code")
     assert done.code == 11  # caution
     assert json.loads(done.out)["verdict"] == "caution"
-    assert pseudocal("label", out, "-n", 50).code == 0
+    inputs = write_table(tmp_path / "inputs.csv", ["text"], [[f"text {i}"] for i in range(N)])
+    again = ("label", tmp_path / "a.npy", "-n", 50, "-o", out, "--inputs", inputs)
+    assert pseudocal(*again).code == 0
+    assert conclude(Run.open(out)).trust is not None  # the second outputs stay
     with (out / "to-label.csv").open(newline="", encoding="utf-8") as file:
         rows = [int(row["file"]) for row in csv.DictReader(file)]
     labels = write_table(tmp_path / "l.csv", ["file", "label"], [[i, truth[i]] for i in rows])
