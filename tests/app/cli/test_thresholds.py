@@ -154,7 +154,7 @@ def test_labels_for_a_threshold_are_no_sample_of_all_inputs(pseudocal, out, trut
     labels.write_text(text, encoding="utf-8")
     done = pseudocal("threshold", out, labels, "--max-error", "5%")
     assert done.code == 3
-    assert "not among the first 60 inputs to label" in done.err
+    assert "not among the first 120 inputs to label" in done.err
 
 
 def test_labels_chosen_by_hand_are_refused(pseudocal, out, truth, tmp_path):

@@ -48,7 +48,7 @@ def test_random_inputs_of_the_batches_since_the_change_are_asked_about(alarmed: 
     assert [row["file"] for row in asked(alarmed)][:40] == [row["file"] for row in first]
     x = np.load(alarmed.folder / f"{DAYS[first[0]['batch']]}.npy")[int(first[0]["input"])]
     cells = [float(plain_cell(first[0][str(i)])) for i in range(6)]
-    assert cells == pytest.approx(x.tolist(), rel=1e-4)
+    assert cells == pytest.approx(x.tolist(), rel=1e-3)  # four digits are shown
 
 
 def test_batches_that_come_while_a_person_labels_do_not_change_the_page(alarmed: World):
