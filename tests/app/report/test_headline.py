@@ -220,7 +220,7 @@ def test_the_first_answers_say_what_is_known(made):
     calibration = replace(after.calibration, mixup_samples=0, temperature=1.0)
     unfitted = replace(after, calibration=calibration)
     assert codes(unfitted)[2:] == ["assumed_nothing", "risk_nothing"]
-    assert "Nothing was fitted: the confidences are those of the model." in shown(unfitted)
+    assert "Nothing was applied: the confidences are those of the model." in shown(unfitted)
     for report in (after, made.make_segmented(), made.make_refined(), unfitted):
         assert all(str(answer).endswith(".") for answer in essentials_of(report).values())
 
