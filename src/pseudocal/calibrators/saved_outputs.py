@@ -185,7 +185,7 @@ def calibrate_saved_outputs(
         fitted = match_confidence(own, estimate.value, error)
         after = float(confidences(own, fitted.temperature).mean())
         effects[ESTIMATOR] = Effect(fitted.temperature, after, after - estimate.value)
-        numbers = {"temperature": fitted.temperature, "before": before}
+        numbers = {"temperature": fitted.temperature, "before": before, "accuracy": pair.accuracy}
         inside = estimate.low <= before <= estimate.high
         if inside or pair.classes == 2 or fitted.bound is not None:
             reasons.append(Reason(ReasonCode.NO_CLEAR_GAIN, numbers))
