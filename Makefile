@@ -1,7 +1,8 @@
 # `make demo` and `make test` are all a fresh machine needs: each sets up its own .venv first.
 PYTHON ?= python3
 VENV := .venv
-BIN := $(VENV)/bin
+SCRIPTS := $(if $(filter Windows_NT,$(OS)),Scripts,bin)
+BIN := $(VENV)/$(SCRIPTS)
 READY := $(VENV)/.ready
 DEMO := $(VENV)/.demo
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
@@ -9,6 +10,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 # The library alone, with the oldest NumPy and SciPy that pyproject.toml allows ("numpy>=2.0" becomes "numpy==2.0.*").
 CORE := .venv-core
 CORE_READY := $(CORE)/.ready
+LIBRARY := .venv-library
 OLDEST := sed -n '/^dependencies = /{s/.*\[//;s/\].*//;s/[",]//g;s/>=\([0-9.]*\)/==\1.*/g;p}' pyproject.toml
 CORE_TESTS := $(wildcard tests/test_*.py) $(addprefix tests/,calibrators metrics predictors scaling mixup)
 CORE_EXAMPLES := $(wildcard src/pseudocal/*.py) $(addprefix src/pseudocal/,calibrators metrics predictors scaling mixup)
@@ -16,7 +18,7 @@ CORE_EXAMPLES := $(wildcard src/pseudocal/*.py) $(addprefix src/pseudocal/,calib
 # What Python compiles is kept, whatever the shell says: the tests start many processes, and each would compile it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-all test-core check docs bench clean
+.PHONY: setup demo test test-all test-core test-library check docs bench release clean
 
 setup: $(READY)
 
@@ -36,7 +38,7 @@ $(CORE_READY): pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13) and 'expected Python 3.11 or 3.12, for which the oldest NumPy and SciPy were built, got ' + sys.version)"
 	$(PYTHON) -m venv --clear $(CORE)
 	grep -vE '^(numpy|scipy)==' constraints.txt > $(CORE)/constraints.txt
-	$(CORE)/bin/python -m pip install --quiet --disable-pip-version-check -c $(CORE)/constraints.txt \
+	$(CORE)/$(SCRIPTS)/python -m pip install --quiet --disable-pip-version-check -c $(CORE)/constraints.txt \
 		-e . $$($(OLDEST)) hypothesis pytest pytest-xdist
 	touch $@
 
@@ -50,7 +52,7 @@ check: setup
 	$(BIN)/lint-imports
 
 # Two workers on two cores: with two threads of BLAS in each of them they would wait for each other.
-test test-all test-core: export OMP_NUM_THREADS := 1
+test test-all test-core test-library: export OMP_NUM_THREADS := 1
 
 test: check
 	$(BIN)/pytest -n 2 --dist worksteal -q -r fEs --cov --cov-report=
@@ -60,10 +62,21 @@ test-all: check
 	$(BIN)/pytest -n 2 --dist worksteal -q -m ''
 
 # Tests and examples that need an optional package are skipped; importance.py adapts scikit-learn.
-test-core: $(CORE_READY)
-	$(CORE)/bin/python -c "import numpy, scipy; print('NumPy', numpy.__version__, 'SciPy', scipy.__version__)"
-	$(CORE)/bin/pytest -n 2 --dist worksteal -q --doctest-ignore-import-errors \
+define TEST_LIBRARY
+	$(1)/python -c "import numpy, scipy; print('NumPy', numpy.__version__, 'SciPy', scipy.__version__)"
+	$(1)/pytest -n 2 --dist worksteal -q --doctest-ignore-import-errors \
 		--ignore-glob '*/importance.py' $(CORE_TESTS) $(CORE_EXAMPLES)
+endef
+
+test-core: $(CORE_READY)
+	$(call TEST_LIBRARY,$(CORE)/$(SCRIPTS))
+
+# The library alone, with the newest NumPy and SciPy that this Python has, on any system.
+test-library:
+	$(PYTHON) -m venv --clear $(LIBRARY)
+	$(LIBRARY)/$(SCRIPTS)/python -m pip install --quiet --disable-pip-version-check \
+		-e . hypothesis pytest pytest-xdist
+	$(call TEST_LIBRARY,$(LIBRARY)/$(SCRIPTS))
 
 docs: setup
 	$(BIN)/python benchmarks/gallery.py docs/gallery
@@ -85,5 +98,9 @@ bench: setup
 	$(BIN)/python benchmarks/surrogates.py
 	$(BIN)/python benchmarks/packages.py cli,onnx
 
+# Build what would be published and try it: metadata, the wheel with each extra, the tests of the sdist.
+release:
+	$(PYTHON) .ci/release.py
+
 clean:
-	rm -rf $(VENV) $(CORE) site docs/gallery demo-output .coverage .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(CORE) $(LIBRARY) site docs/gallery demo-output .coverage .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

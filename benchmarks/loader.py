@@ -17,12 +17,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import torch
 from PIL import Image
 
 from pseudocal.lab.adapt.backbones import build_backbone
 from pseudocal.lab.adapt.choices import Choice
+from pseudocal.lab.adapt.devices import AUTOCAST
 from pseudocal.lab.adapt.tensors import SOURCE, batch_numbers, random_crops, read_ahead
+from pseudocal.lab.bench.dry_run import training_speed
 from pseudocal.lab.data import Crops, crops_of, image_folder
 
 BATCH = 72  # 36 of each domain
@@ -65,25 +66,6 @@ def loader_speed(crops: Crops, seconds: float) -> float:
     return speed
 
 
-def network_speed(name: str, device: str, seconds: float, *, mixed: bool) -> float:
-    """Images a second that the network learns from."""
-    network = build_backbone(Choice(name, "random")).to(device).train()
-    network.mixed = mixed
-    optimiser = torch.optim.SGD(network.parameters(), lr=1e-3)
-    batch = CPU_BATCH if device == "cpu" else BATCH
-    images = torch.randint(0, 256, (batch, 3, 224, 224), dtype=torch.uint8, device=device)
-
-    def step() -> None:
-        optimiser.zero_grad()
-        network(images).square().mean().backward()
-        optimiser.step()
-        if device.startswith("cuda"):
-            torch.cuda.synchronize()
-
-    step()
-    return images_a_second(step, seconds, batch)
-
-
 def main() -> None:
     """Print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -91,7 +73,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--backbone", default="resnet50")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--mixed", action="store_true")
+    parser.add_argument("--precision", default="single", choices=AUTOCAST)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["PSEUDOCAL_CACHE"] = f"{folder}/cache"
@@ -103,7 +85,14 @@ def main() -> None:
         crops.squares.read(np.arange(len(files)))
         first = len(files) / (time.perf_counter() - started)
         cached = loader_speed(crops, args.seconds)
-    network = network_speed(args.backbone, args.device, args.seconds, mixed=args.mixed)
+    network = training_speed(
+        build_backbone(Choice(args.backbone, "random")),
+        (3, 224, 224),
+        rows=BATCH,
+        device=args.device,
+        precision=args.precision,
+        seconds=args.seconds,
+    )
     print(f"first reading  {first:8.0f} images/s, with JPEG decoding, on {os.cpu_count()} cores")
     print(f"later readings {cached:8.0f} images/s, of decoded images")
     print(f"{args.backbone:14} {network:8.2f} images/s in training on {args.device}")

@@ -34,7 +34,7 @@ from unittest.mock import patch
 import numpy as np
 
 from pseudocal.calibrators import agreement, trust
-from pseudocal.calibrators.agreement import Consensus
+from pseudocal.calibrators.trust import consensus_from
 from pseudocal.lab.bench import Store, Suite, Task, run
 from trust_cases import DEVELOPMENT, HELD_OUT, Case, stored_case
 from trust_families import families
@@ -45,16 +45,16 @@ from trust_tables import Cases, examples, measured, tables
 OPENINGS = Path(__file__).with_name("trust_openings.jsonl")
 LEANS = (0.0, 0.1, 0.2, 0.25, 1 / 3, 0.5)
 VERBS = ("families", "formulas", "surrogates", "surrogates-held-out", "examples")
-WIDTHS = np.arange(0.2, 2.0, 0.02)  # of the first number of TOGETHER
+WIDTHS = np.arange(0.2, 2.0, 0.02)  # of the numbers of TOGETHER_BELOW_AND_ABOVE
 
 
 @contextmanager
 def numbers(lean: float, width: float) -> Iterator[None]:
     """Other constants than those that ship."""
-    together = (width, trust.TOGETHER[1])
+    together = (width, width)
     with (
         patch.object(agreement, "LEAN", lean),
-        patch.object(trust, "TOGETHER", together),
+        patch.object(trust, "TOGETHER_BELOW_AND_ABOVE", together),
     ):
         yield
 
@@ -80,7 +80,7 @@ def chosen(cases: Cases) -> tuple[float, float]:
 
 def off(case: Case) -> tuple[float, float]:
     """How far the estimate is from the accuracy, and how far its interval reaches."""
-    consensus = Consensus.of(case.agreements[:1])
+    consensus = consensus_from(case.agreements[:1], case.real)
     if consensus is None:
         return 0.0, 0.0
     return abs(consensus.accuracy - case.accuracy), trust.NORMAL_90 * trust.estimate_errors(

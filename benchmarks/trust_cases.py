@@ -16,7 +16,6 @@ from pseudocal import fit_temperature
 from pseudocal.arrays import Labelled
 from pseudocal.calibrators.agreement import (
     Agreement,
-    Consensus,
     Opinion,
     agreement_of,
     certain_errors,
@@ -24,7 +23,7 @@ from pseudocal.calibrators.agreement import (
     count_mistakes,
 )
 from pseudocal.calibrators.confidence import match_confidence
-from pseudocal.calibrators.trust import Trust, judge
+from pseudocal.calibrators.trust import Trust, consensus_from, judge
 from pseudocal.lab.bench import Store, Task
 from pseudocal.lab.bench.stages.predict import all_logits, load_classifier
 from pseudocal.lab.bench.store import load_arrays
@@ -98,7 +97,7 @@ class Case:
 
     def found(self, opinions: int = 1) -> dict[str, TemperatureScaling]:
         """The temperature of each estimator."""
-        consensus = Consensus.of(self.agreements[:opinions])
+        consensus = consensus_from(self.agreements[:opinions], self.real)
         if consensus is None:
             return {"mixup": self.mixing}
         return {
@@ -116,7 +115,7 @@ class Case:
             used,
             mixup_samples=len(self.mixup_samples),
             agreements=self.agreements[:opinions],
-            consensus=Consensus.of(self.agreements[:opinions]),
+            consensus=consensus_from(self.agreements[:opinions], self.real),
         )
 
     def ece(self, temperature: float) -> float:

@@ -78,6 +78,10 @@ def case_of(family: str, task: str, models: list[Any], x: np.ndarray, y: np.ndar
     )
 
 
+# from family, task, models (the first is calibrated), inputs and labels of the target
+Make = Callable[[str, str, list[Any], np.ndarray, np.ndarray], Any]
+
+
 def twins(model: Any, x: Any, y: np.ndarray, n: int = 3) -> list[Any]:
     """One trained on all rows, the others on rows drawn with replacement."""
     rng = np.random.default_rng(0)
@@ -106,7 +110,7 @@ def kinds_of(x: np.ndarray, y: np.ndarray) -> dict[str, list[Any]]:
     return kinds | {"network, regression": [kinds["network"][0], *kinds["regression"][1:]]}
 
 
-def small_digits() -> Iterator[Case]:
+def small_digits(make: Make = case_of) -> Iterator[Any]:
     """Under corruptions; the trees and the careful regression are underconfident."""
     x, y = load_digits(return_X_y=True)
     x, half = x.reshape(-1, 8, 8, 1) / 16, np.random.default_rng(0).permutation(len(y))
@@ -115,10 +119,10 @@ def small_digits() -> Iterator[Case]:
     for name, corrupt in CORRUPTIONS.items():
         seen = corrupt(x[test], np.random.default_rng(1)).reshape(len(test), -1)
         for kind, models in kinds.items():
-            yield case_of("scikit-learn digits", f"{name}, {kind}", models, seen, y[test])
+            yield make("scikit-learn digits", f"{name}, {kind}", models, seen, y[test])
 
 
-def written_digits(path: Path) -> Iterator[Case]:
+def written_digits(path: Path, make: Make = case_of) -> Iterator[Any]:
     """USPS to each of the built-in kinds of digits and back.
 
     The same three kinds of models, on pixels.
@@ -137,7 +141,7 @@ def written_digits(path: Path) -> Iterator[Case]:
     for source, target in permutations(some, 2):
         if "usps" in (source, target):
             for kind, twins_of in models[source].items():
-                yield case_of("USPS", f"{source} to {target}, {kind}", twins_of, *some[target])
+                yield make("USPS", f"{source} to {target}, {kind}", twins_of, *some[target])
 
 
 def corrupted_emoji(folder: Path) -> Iterator[Case]:
@@ -145,7 +149,7 @@ def corrupted_emoji(folder: Path) -> Iterator[Case]:
 
     The careful heads are underconfident.
     """
-    features, others = _emoji_features(folder), _emoji_features(folder, OTHER["efficientnet-lite0"])
+    features, others = emoji_features(folder), emoji_features(folder, OTHER["efficientnet-lite0"])
     train, labels = features["train"]
     kinds = {
         "sure": twins(make_pipeline(StandardScaler(), LogisticRegression(C=1.0)), train, labels),
@@ -165,7 +169,7 @@ def corrupted_emoji(folder: Path) -> Iterator[Case]:
             )
 
 
-def _emoji_features(
+def emoji_features(
     folder: Path, name: str = "efficientnet-lite0"
 ) -> dict[str, tuple[np.ndarray, ...]]:
     """Features of clean images with their labels, and of corrupted images and their mixup samples.
@@ -215,7 +219,7 @@ def _names(found: dict[str, np.ndarray]) -> set[str]:
     return {key.split("/")[0] for key in found}
 
 
-def two_digits() -> Iterator[Case]:
+def two_digits(make: Make = case_of) -> Iterator[Any]:
     """Threes and eights of scikit-learn under the same corruptions."""
     x, y = load_digits(return_X_y=True)
     kept = np.isin(y, (3, 8))
@@ -227,10 +231,10 @@ def two_digits() -> Iterator[Case]:
     )
     for name, corrupt in CORRUPTIONS.items():
         seen = corrupt(x[test], np.random.default_rng(1)).reshape(len(test), -1)
-        yield case_of("two classes", f"3 or 8, {name}", models, seen, y[test])
+        yield make("two classes", f"3 or 8, {name}", models, seen, y[test])
 
 
-def tumours() -> Iterator[Case]:
+def tumours(make: Make = case_of) -> Iterator[Any]:
     """Benign or malign, where the measurements become noisier or drift."""
     x, y = load_breast_cancer(return_X_y=True)
     x, half = (x - x.mean(axis=0)) / x.std(axis=0), np.random.default_rng(0).permutation(len(y))
@@ -239,23 +243,21 @@ def tumours() -> Iterator[Case]:
     rng = np.random.default_rng(1)
     for noise, drift in ((0.0, 0.0), (0.5, 0.0), (1.5, 0.0), (0.0, 0.7), (0.5, -0.7)):
         seen = x[test] + noise * rng.standard_normal(x[test].shape) + drift
-        yield case_of(
-            "two classes", f"tumours, noise {noise}, drift {drift}", models, seen, y[test]
-        )
+        yield make("two classes", f"tumours, noise {noise}, drift {drift}", models, seen, y[test])
 
 
-def texts_of_others(path: Path) -> Iterator[Case]:
+def texts_of_others(path: Path, make: Make = case_of) -> Iterator[Any]:
     """Good or bad: logistic regression, trained on one kind of text and used on another."""
     for shift_of in reviews(path):
         models = twins(LogisticRegression(C=30.0, solver="liblinear"), *shift_of.source)
-        yield case_of("two classes", f"reviews, {shift_of.name}", models, *shift_of.target)
+        yield make("two classes", f"reviews, {shift_of.name}", models, *shift_of.target)
 
 
-def later_years(path: Path) -> Iterator[Case]:
+def later_years(path: Path, make: Make = case_of) -> Iterator[Any]:
     """Employed or not: trained on 2015, used on the years after."""
     for shift_of in census(path):
         model = make_pipeline(StandardScaler(), LogisticRegression(C=30.0, max_iter=1000))
-        yield case_of(
+        yield make(
             "two classes",
             f"census, {shift_of.name}",
             twins(model, *shift_of.source),

@@ -12,9 +12,9 @@ from scipy.stats import wilcoxon
 
 from pseudocal import LabelSample, Outcomes, fit_temperature, rows_to_label
 from pseudocal.calibrators import Prior, refine, trust
-from pseudocal.calibrators.agreement import Consensus
 from pseudocal.calibrators.confidence import match_confidence
 from pseudocal.calibrators.refinement import agreement_width, priors_of
+from pseudocal.calibrators.trust import consensus_from
 from pseudocal.metrics import ece
 from trust_cases import Case
 from trust_tables import Cases, by_estimator, by_task, fraction, table
@@ -46,7 +46,7 @@ def errors(case: Case) -> dict[str, float]:
 
 def surrogate_temperature(case: Case) -> float:
     """From a surrogate; from mixup samples if it is no opinion of its own."""
-    consensus = Consensus.of(case.surrogates)
+    consensus = consensus_from(case.surrogates, case.real)
     return (
         case.mixing.temperature
         if consensus is None
@@ -143,7 +143,7 @@ def estimate_table(cases: Cases, widths: dict[str, tuple[float, float]]) -> str:
 
 def trust_in(case: Case, used: str = "surrogate") -> trust.Trust:
     """The verdict if the surrogate is the only second opinion."""
-    found, consensus = {"mixup": case.mixing}, Consensus.of(case.surrogates)
+    found, consensus = {"mixup": case.mixing}, consensus_from(case.surrogates, case.real)
     if consensus is not None:
         found["surrogate"] = match_confidence(case.logits, consensus.accuracy, consensus.error)
     used = used if used in found else "mixup"

@@ -125,19 +125,30 @@ def test_late_change_is_found_early_and_dated() -> None:
     assert report.since == 20000
 
 
-def test_other_class_frequencies_alone_raise_no_alarm() -> None:
+def frequent_class(name: str) -> bool:
+    """Whether an alarm is raised if a class on which the signal is high becomes more frequent."""
+
     def of(n: int, hard: float, rng: np.random.Generator) -> Signals:
         predicted = (rng.random(n) < hard).astype(int)
-        disagree = rng.random(n) < np.where(predicted == 1, 0.4, 0.02)
-        return Signals(predicted, 2, {"disagreement": disagree.astype(float)})
+        high = rng.random(n) < np.where(predicted == 1, 0.4, 0.02)
+        return Signals(predicted, 2, {name: high.astype(float)})
 
     rng = np.random.default_rng(0)
     baseline = of(4000, 0.1, rng)
     later = of(4000, 0.6, rng)
-    assert later.values["disagreement"].mean() > baseline.values["disagreement"].mean() + 0.15
+    assert later.values[name].mean() > baseline.values[name].mean() + 0.15
     monitor = Monitor(Reference.of(baseline))
     monitor.add(later)
-    assert not monitor.report.raised
+    return monitor.report.raised
+
+
+def test_other_class_frequencies_alone_do_not_raise_the_uncertainty() -> None:
+    assert not frequent_class("uncertainty")
+
+
+def test_more_predictions_of_a_doubtful_class_are_disagreement() -> None:
+    """They look like errors that make a model predict one class too often."""
+    assert frequent_class("disagreement")
 
 
 def test_batches_make_no_difference_to_the_last_digit() -> None:

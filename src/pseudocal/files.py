@@ -161,10 +161,15 @@ def sweep(folder: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[int | None]:
+def locked(folder: Path, *, wait: bool = False) -> Iterator[int | None]:
     """Hold a folder, open, for one run alone: a second one is refused.
 
     Its number, or None where there are no locks.
+
+    Args:
+        folder: the folder.
+        wait: whether a second run waits for the first one instead.
+
     """
     try:
         import fcntl
@@ -175,7 +180,7 @@ def locked(folder: Path) -> Iterator[int | None]:
         held = os.open(folder, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(held, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             why = f"{folder}, which one is writing to right now"
             raise OutputError(

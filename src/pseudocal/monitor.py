@@ -20,12 +20,15 @@ independent. The proof has two parts of alpha / 2 each.
 2. *The stream.* If rho <= U, the factor 1 + bet (r - U - margin) is not negative and has mean at
    most 1 given the past. So the product of the factors since any start is a nonnegative
    supermartingale, and so is a weighted mean of such products: over bets, over starts (every
-   `restart_every` inputs, the k-th with weight 1/((k+1)(k+2)), waiting at 1 until it starts) and
-   over signals. By Ville's inequality it ever reaches 2 / alpha with probability at most alpha / 2.
+   `restart_every` inputs and where a batch begins, the k-th with weight 1/((k+1)(k+2)), waiting at 1
+   until it starts) and over signals. A start may depend on the past, but not on what comes. By
+   Ville's inequality the mean ever reaches 2 / alpha with probability at most alpha / 2.
 
 The bets do not depend on the class, so only the mean residual matters. If merely the frequencies of
-the predicted classes change, f(c) absorbs the change up to its own error and the margin absorbs the
-rest; this part is measured (docs/watch.md), not proven.
+the predicted classes change, f(c) absorbs what that does to the uncertainty, up to its own error, and
+the margin absorbs the rest. For the disagreement f(c) is one number: a value for each class would
+also absorb errors that look like other class frequencies. This part is measured (docs/watch.md), not
+proven.
 
 For one bet the products of all starts share their later factors, so their weighted sum is one
 number, and so is the largest of them. The state has three numbers per bet and signal, however long
@@ -54,6 +57,7 @@ VERSION = 1  # of the stored state
 LARGEST_LOG = 600.0  # of a reported e-value: JSON has no infinity
 FEWEST = 100  # inputs of a baseline
 SHARPNESS = 3.0  # of 2, 3 and 5 the best on development data
+NEAREST = 50  # inputs between two restarts, at least
 PRIOR = 10  # inputs with the mean signal that each class gets in addition to its own
 
 
@@ -240,8 +244,9 @@ class Reference:
 
     Attributes:
         summary: Counts and sums of the baseline.
-        expected: For each signal the expected value of each predicted class: the mean over a random
-            quarter of the baseline, shrunk to the mean of all classes.
+        expected: For each signal the expected value of each predicted class, from a random quarter
+            of the baseline. Of `uncertainty` it is the mean of the class, shrunk to that of all
+            classes; of `disagreement` the mean of all classes.
         upper: For each signal an upper confidence bound of the mean residual: signal minus expected
             value.
         alpha: That of the monitor; half of it is the probability that a bound is too low.
@@ -280,7 +285,7 @@ class Reference:
         expected = {}
         upper = {}
         for name in baseline.values:
-            per_class = _expected_by_class(first, name)
+            per_class = _expected(first, name)
             spread = (first.values[name] - per_class[first.predicted]).std()
             residuals = rest.values[name] - per_class[rest.predicted]
             low = -float(per_class.max())
@@ -487,6 +492,8 @@ class Monitor:
                 f"{self.settings.alpha}; use the same"
             )
         self.inputs = 0
+        self._restarts = 0
+        self._started = 0  # the number of inputs before the last restart
         self._wealth = {
             name: _Wealth.at_start(len(self.settings.bets)) for name in self.reference.expected
         }
@@ -505,12 +512,26 @@ class Monitor:
         done = 0
         every = self.settings.restart_every
         while done < len(signals):
-            if self.inputs and self.inputs % every == 0:
-                for wealth in self._wealth.values():
-                    wealth.restart(self.inputs // every, self.inputs)
-            n = min(len(signals) - done, every - self.inputs % every)
+            if self.inputs - self._started >= every:
+                self._restart()
+            n = min(len(signals) - done, every - (self.inputs - self._started))
             self._add_segment(signals.rows(slice(done, done + n)))
             done += n
+
+    def restart(self) -> None:
+        """Let a fresh bet begin with the next input, for example because a batch begins.
+
+        A change often begins with a batch. If the last restart was less than 50 inputs ago, none
+        begins: more of them weigh less each.
+        """
+        if self.inputs - self._started >= min(NEAREST, self.settings.restart_every):
+            self._restart()
+
+    def _restart(self) -> None:
+        self._restarts += 1
+        self._started = self.inputs
+        for wealth in self._wealth.values():
+            wealth.restart(self._restarts, self.inputs)
 
     def _add_segment(self, signals: Signals) -> None:
         """Add inputs between two restarts."""
@@ -540,14 +561,12 @@ class Monitor:
 
     def _log_waiting(self) -> float:
         """The logarithm of the weight of all restarts that are still to come."""
-        return -math.log(self.inputs // self.settings.restart_every + 2)
+        return -math.log(self._restarts + 2)
 
     @property
     def report(self) -> AlarmReport:
         """The state of the alarm."""
-        # the restarts that have begun: one that is due begins with the next input
-        begun = max(self.inputs - 1, 0) // self.settings.restart_every
-        waiting = 1 / (begun + 2)
+        waiting = 1 / (self._restarts + 2)
         e_values = {
             name: float(np.mean([_exp(each) for each in wealth.log_sum])) + waiting
             for name, wealth in self._wealth.items()
@@ -575,6 +594,8 @@ class Monitor:
             "settings": asdict(self.settings),
             "reference": self.reference.as_json(),
             "inputs": self.inputs,
+            "restarts": self._restarts,
+            "started": self._started,
             "log_largest": self._log_largest,
             "raised": self._raised,
             "wealth": {
@@ -609,6 +630,10 @@ class Monitor:
         settings = MonitorSettings(**(given | {"bets": tuple(given["bets"])}))
         monitor = cls(Reference.from_json(_stored(stored, "reference")), settings)
         monitor.inputs = _count(_stored(stored, "inputs"), "inputs")
+        monitor._restarts = _count(_stored(stored, "restarts"), "restarts")
+        monitor._started = _count(_stored(stored, "started"), "started")
+        if monitor._started > monitor.inputs:
+            raise InputError("expected a restart within the inputs of a stored monitor")
         monitor._log_largest = float(_array([_stored(stored, "log_largest")], "log_largest")[0])
         if stored.get("raised") is not None:
             at, signal, since = stored["raised"]
@@ -750,8 +775,15 @@ def _edge(excluded: Any, outside: float, inside: float) -> float:
     return outside
 
 
-def _expected_by_class(signals: Signals, name: str) -> NDArray[np.float64]:
+def _expected(signals: Signals, name: str) -> NDArray[np.float64]:
+    """The expected signal of each predicted class.
+
+    Of `disagreement` it is the same for all classes. Where a model errs by predicting one class too
+    often, and the models often disagree on that class, a value for each class would hide it.
+    """
     summary = Summary.of(signals)
+    if name == DISAGREEMENT:
+        return np.full(signals.classes, signals.values[name].mean())
     return _shrunk(summary.counts, summary.sums[name])
 
 

@@ -129,6 +129,23 @@ class TestTransCal:
             1
         )
 
+    def test_the_released_search_depends_on_its_start(self):
+        """Every exponent solves the equation with its own temperature."""
+        rng = np.random.default_rng(0)
+        z = 3 * rng.standard_normal((500, 4))
+        source = Labelled(2 * z, (z + rng.gumbel(size=z.shape)).argmax(axis=1))
+        weights = np.exp(rng.standard_normal(500))
+        found = {
+            start: transcal(source, weights, source.logits, reference=True, start=start)
+            for start in (1.2, 2.0, 8.0)
+        }
+        default = transcal(source, weights, source.logits, reference=True)
+        assert found[2.0].temperature == default.temperature
+        assert abs(found[1.2].temperature - found[8.0].temperature) > 0.01
+        assert found[8.0].settings["start"] == 8.0
+        with pytest.raises(InputError, match=r"expected a start of at least 1, got 0\.5"):
+            transcal(source, weights, source.logits, start=0.5)
+
     @pytest.mark.parametrize("bias", [True, False])
     @pytest.mark.parametrize("variance", [True, False])
     def test_equal_weights(self, pair, bias, variance):

@@ -1,11 +1,11 @@
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
 
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.baselines.importance import DensityRatio, density_ratio
-from pseudocal.extras import MissingExtraError
 
 
 def normal(mean, n, seed, features=3):
@@ -21,20 +21,17 @@ def test_normal_densities(n_source, n_target, reference):
 
     Equal sizes crash the released code.
     """
-    pytest.importorskip("sklearn")
     ratio = density_ratio(normal(0.0, n_source, 0), normal(0.8, n_target, 1), reference=reference)
     x = normal(0.3, 500, 2)
     np.testing.assert_allclose(np.log(ratio(x)), 0.8 * x[:, 0] - 0.32, atol=0.3)
 
 
 def test_weights_average_to_one_over_the_source():
-    pytest.importorskip("sklearn")
     weights = density_ratio(normal(0.0, 5000, 0), normal(1.0, 3000, 1))(normal(0.0, 5000, 2))
     assert weights.mean() == pytest.approx(1, abs=0.1)
 
 
 def test_the_scale_of_a_feature_does_not_matter():
-    pytest.importorskip("sklearn")
     source, target, scale = normal(0.0, 500, 0), normal(0.5, 500, 1), np.array([1e-3, 1.0, 1e4])
     plain = density_ratio(source, target)(source)
     np.testing.assert_allclose(
@@ -43,7 +40,6 @@ def test_the_scale_of_a_feature_does_not_matter():
 
 
 def test_a_seed_repeats_the_bootstrap():
-    pytest.importorskip("sklearn")
     source, target = normal(0.0, 300, 0), normal(0.5, 500, 1)
     first, again, other = (
         density_ratio(source, target, reference=True, seed=seed).slope for seed in (0, 0, 1)
@@ -53,7 +49,6 @@ def test_a_seed_repeats_the_bootstrap():
 
 
 def test_domains_that_a_plane_parts_give_finite_weights():
-    pytest.importorskip("sklearn")
     source, target = normal(-50.0, 100, 0), normal(50.0, 100, 1)
     for reference in (False, True):
         assert np.isfinite(
@@ -62,7 +57,6 @@ def test_domains_that_a_plane_parts_give_finite_weights():
 
 
 def test_a_constant_feature_is_harmless():
-    pytest.importorskip("sklearn")
     source, target = (
         np.column_stack([x, np.full(len(x), 7.0)]) for x in (normal(0.0, 99, 0), normal(1.0, 99, 1))
     )
@@ -95,7 +89,39 @@ def test_other_features_than_it_was_learnt_from():
         DensityRatio(np.zeros(2), 0.0)(np.zeros((5, 3)))
 
 
+@pytest.mark.parametrize("reference", [False, True])
+def test_the_optimum_is_that_of_scikit_learn(reference):
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    source = normal(0.0, 700, 0, 6) * np.array([1, 9, 1, 0.1, 1, 5])
+    target = normal(0.7, 500, 1, 6) * np.array([1, 9, 1, 0.1, 1, 5])
+    rows = np.concatenate([source, target])
+    domain = np.repeat([0, 1], [700, 500])
+    mean, scale, weights = rows.mean(axis=0), rows.std(axis=0), None
+    if reference:
+        mean, scale = np.zeros(6), np.ones(6)
+        drawn = np.bincount(np.random.default_rng(3).integers(500, size=700), minlength=500)
+        weights = np.concatenate([np.ones(700), drawn])
+    model = linear_model.LogisticRegression(class_weight=None if reference else "balanced")
+    model.fit((rows - mean) / scale, domain, sample_weight=weights)
+    found = density_ratio(source, target, reference=reference, seed=3)
+    np.testing.assert_allclose(found.slope, model.coef_[0] / scale, rtol=1e-6, atol=1e-8)
+    offset = model.intercept_[0] - mean @ (model.coef_[0] / scale)
+    assert found.offset == pytest.approx(offset, abs=1e-6)
+
+
+@pytest.mark.parametrize("reference", [False, True])
+def test_no_copy_of_the_features_is_made(reference):
+    rng = np.random.default_rng(0)
+    source = rng.standard_normal((60_000, 128), dtype=np.float32)
+    target = rng.standard_normal((20_000, 128), dtype=np.float32)
+    density_ratio(source[:100], target[:50], reference=reference)  # imports count as memory too
+    tracemalloc.start()
+    density_ratio(source, target, reference=reference)(source)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < (source.nbytes + target.nbytes) / 2
+
+
 def test_without_scikit_learn(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
-    with pytest.raises(MissingExtraError, match=r"pseudocal\[sklearn\]"):
-        density_ratio(np.zeros((3, 2)), np.ones((3, 2)))
+    assert density_ratio(np.zeros((3, 2)), np.ones((3, 2))).slope.shape == (2,)

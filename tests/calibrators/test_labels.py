@@ -32,7 +32,7 @@ from pseudocal.calibrators.confidence import confidences
 from pseudocal.calibrators.labelled_accuracy import FEWEST_FOR_ECE
 from pseudocal.calibrators.measured import MeasuredEvidence, judge_temperature
 from pseudocal.calibrators.posterior import LOG_T, log_likelihood, posterior
-from pseudocal.calibrators.refinement import priors_of
+from pseudocal.calibrators.refinement import TWO_CLASSES, priors_of
 
 
 def model(
@@ -299,9 +299,10 @@ def test_the_prior_of_agreement_is_as_wide_as_an_error_of_five_points() -> None:
     assert at[0] - at[1] == pytest.approx(0.05, rel=0.02)
     assert (mixup_samples.width, agreement.width < 0.3) == (0.7, True)
     assert [prior.width for prior in priors_of(both, logits, {"agreement": 0.2})] == [0.7, 0.2]
-    assert priors_of({"agreement": 1.5}, logits[:, :2]) == priors_of(
-        {}, logits
-    )  # two classes: agreement says nothing
+    # with two classes, label-free estimates say nothing, and T is probably not far from 1
+    assert priors_of(both, logits[:, :2]) == priors_of({}, logits[:, :2]) == [TWO_CLASSES]
+    assert (TWO_CLASSES.temperature, TWO_CLASSES.width) == (1.0, 0.4)
+    assert priors_of({"tempscal": 1.7}, logits[:, :2])[0].temperature == 1.7
     with pytest.raises(InputError, match="positive width of the prior, got 0"):
         priors_of(both, logits, {"mixup": 0.0})
 
@@ -404,6 +405,32 @@ OF_LABELS: list[tuple[str, str, float, MeasuredEvidence, dict[str, float]]] = [
 ]
 
 
+def test_a_temperature_that_would_make_the_measured_gap_larger_is_held_back() -> None:
+    """The labels are right as often as the model is confident, and a narrow prior says otherwise."""
+    logits, _ = model(rows=4000, temperature=1.0)
+    rng = np.random.default_rng(1)
+    p = softmax(logits)
+    labels = (p.cumsum(axis=1) < rng.random((4000, 1))).sum(axis=1).clip(max=4)
+    sample = labelled(logits, labels, 40)
+    # several narrow priors outweigh the heavy tails of one
+    priors = [Prior("agreement", 2.0, width=0.01, doubt=0.0)] * 5
+    scaling, measured = refine(logits, sample, priors=priors)
+    assert measured.temperature.value > 1.9
+    assert abs(measured.gap_after.value) <= abs(measured.gap_before.value) + 0.03 + 1e-9
+    assert 0.5 < scaling.temperature < 1.8
+    held = [reason for reason in measured.reasons if reason.code == ReasonCode.LABELS_HELD_BACK]
+    assert [reason.numbers["temperature"] for reason in held] == [scaling.temperature]
+
+
+def test_labelling_may_stop_once_the_verdict_is_clear() -> None:
+    logits, labels = model(temperature=3.0)
+    said = {}
+    for n in (10, 400):
+        _, measured = refine(logits, labelled(logits, labels, n), priors=[Prior("mixup", 1.0, 0.7)])
+        said[n] = ReasonCode.LABELS_ENOUGH in [reason.code for reason in measured.reasons]
+    assert said == {10: False, 400: True}
+
+
 @pytest.mark.parametrize(("code", "verdict", "log_t", "given", "numbers"), OF_LABELS)
 def test_each_reason_of_labels(
     code: str, verdict: str, log_t: float, given: MeasuredEvidence, numbers: dict[str, float]
@@ -416,4 +443,6 @@ def test_each_reason_of_labels(
 
 def test_each_reason_of_labels_has_a_case() -> None:
     codes = {code for code in ReasonCode if code.startswith("labels_")}
-    assert {code for code, *_ in OF_LABELS} == codes
+    # which are given beside others, and have their own tests
+    beside = {ReasonCode.LABELS_HELD_BACK, ReasonCode.LABELS_ENOUGH}
+    assert {code for code, *_ in OF_LABELS} == codes - beside

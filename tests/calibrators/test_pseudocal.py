@@ -327,7 +327,8 @@ def test_a_model_that_always_says_the_same():
 
 
 def test_two_rows_are_enough_for_a_wide_interval():
-    low, high = PseudoCal().fit(lambda x: x, np.array([[1.0, 0.0], [0.0, 3.0]])).interval
+    inputs = np.array([[1.0, 0.0], [0.0, 3.0]])
+    low, high = PseudoCal(estimator="mixup").fit(lambda x: x, inputs).interval
     assert high / low > 4
 
 

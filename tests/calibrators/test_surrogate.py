@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from scipy.linalg import solve
 
 from pseudocal import InputError, PseudoCal, Surrogate
 from pseudocal.arrays import Labelled
-from pseudocal.calibrators import Reason, ReasonCode
+from pseudocal.calibrators import ReasonCode
 from pseudocal.calibrators.blocks import row_blocks
 from pseudocal.calibrators.executors import BlockWork
 from pseudocal.calibrators.folded_ridge import (
@@ -24,7 +23,12 @@ from pseudocal.calibrators.folded_ridge import (
     FoldedRidge,
     UnitRows,
 )
-from pseudocal.calibrators.surrogate import SurrogateBatch, SurrogateSample, feature_rows
+from pseudocal.calibrators.surrogate import (
+    SurrogateBatch,
+    SurrogateSample,
+    feature_rows,
+    logit_features,
+)
 from pseudocal.distributed import Deferred, LocalExecutor
 from pseudocal.randomness import Streams, row_keys
 
@@ -223,16 +227,28 @@ def test_each_input_and_each_suspect_is_encoded_once():
     assert calibration.counts["forward_passes"] == alone.counts["forward_passes"] + 600 + mixed
 
 
-def test_a_surrogate_beside_a_model_leaves_the_verdict_to_the_model():
+def test_a_second_model_brings_a_surrogate_of_its_logits():
+    """The same as one that is given those logits as features, at no further pass over the inputs."""
     x, _, model = clusters()
     second = clusters(seed=0)[2]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        both = PseudoCal().fit(model, x, second_opinion=[lambda x: second(x + 0.2), Surrogate()])
-        alone = PseudoCal().fit(model, x, second_opinion=lambda x: second(x + 0.2))
-    assert both.trust == replace(
-        alone.trust, reasons=(*alone.trust.reasons, Reason(ReasonCode.SURROGATE_UNUSED))
+
+    def other(x):
+        return second(x + 0.2)
+
+    seen = []
+    with_model = PseudoCal().collect(
+        model, x, second_opinion=lambda x: seen.append(len(x)) or other(x)
     )
+    scale = logit_features(other(x)).std(axis=0)
+    given = PseudoCal().collect(
+        model,
+        x,
+        second_opinion=[other, Surrogate(lambda x: logit_features(other(x)) / scale)],
+    )
+    (_, beside), (_, explicit) = with_model.agreements, given.agreements
+    assert beside.surrogate
+    assert (beside.rate, beside.shared) == pytest.approx((explicit.rate, explicit.shared), abs=0.01)
+    assert sum(seen) == given.forward_passes - with_model.forward_passes
 
 
 def test_a_model_that_is_not_used_beside_a_surrogate_is_spoken_of():

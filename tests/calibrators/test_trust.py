@@ -1,7 +1,5 @@
 """The verdict on a temperature: when which reason is given, and that it is true then."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,7 @@ from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators import Reason, ReasonCode
 from pseudocal.calibrators.agreement import Agreement, Consensus
 from pseudocal.calibrators.confidence import match_confidence, mean_confidence
-from pseudocal.calibrators.trust import Trust, judge
+from pseudocal.calibrators.trust import Trust, estimate_together, judge, too_close
 from pseudocal.scaling.temperature import BOUNDS
 
 # of a person's labels (test_labels.py), and of inputs that cannot be mixed (app/cli/test_texts.py)
@@ -48,10 +46,12 @@ def trust_of(real, used="agreement", agreements=(), mixup_samples=4.0, log_se=0.
     That of the mixup samples is given, that of the agreement follows from the agreement.
     """
     found = {"mixup": TemperatureScaling(mixup_samples, log_se=log_se)}
+    if used == "none":
+        found["none"] = TemperatureScaling(1.0)
     consensus = Consensus.of(agreements)
     if consensus is not None:
         found[consensus.estimator] = match_confidence(real.logits, consensus.accuracy)
-        used = used if used == "mixup" else consensus.estimator
+        used = used if used in ("mixup", "none") else consensus.estimator
     return judge(
         real,
         found,
@@ -100,7 +100,7 @@ CASES = {  # the reason: what is judged, the verdict, and what must be true then
         lambda t, n: n == {"classes": 10, "fraction": 0.97},
     ),
     ReasonCode.DOMINANT_CLASS: (
-        lambda: trust_of(rows(largest=0.5), agreements=[two(0.5)]),
+        lambda: trust_of(rows(0.6, largest=0.5), agreements=[two(0.5)]),
         "caution",
         lambda t, n: n == {"classes": 10, "fraction": 0.5},
     ),
@@ -177,6 +177,15 @@ CASES = {  # the reason: what is judged, the verdict, and what must be true then
         "caution",
         lambda t, n: set(t.temperatures) == {"mixup"},
     ),
+    ReasonCode.TWO_CLASSES: (
+        lambda: trust_of(rows(0.9, classes=2), "none"),
+        "caution",
+        lambda t, n: (
+            set(t.temperatures) == {"mixup"}
+            and n == {"mixup": 4.0}
+            and t.estimated_accuracy.value == t.effects["none"].confidence
+        ),
+    ),
     ReasonCode.MIXUP_ONLY: (
         lambda: trust_of(rows(), agreements=[two(0.97, shared=0.95), surrogate(0.4, shared=0.5)]),
         "caution",
@@ -185,10 +194,21 @@ CASES = {  # the reason: what is judged, the verdict, and what must be true then
             and t.estimated_accuracy.value == t.effects["mixup"].confidence
         ),
     ),
-    ReasonCode.SURROGATE_UNUSED: (
-        lambda: trust_of(rows(), agreements=[two(0.5), surrogate(0.9)]),
+    ReasonCode.SURROGATE_CONFIRMS: (
+        lambda: trust_of(rows(), agreements=[two(0.5), surrogate(0.6)]),
         "apply",
-        lambda t, n: "surrogate" not in t.temperatures and t.estimated_accuracy.value < 0.6,
+        lambda t, n: (
+            "surrogate" not in t.temperatures
+            and t.estimated_accuracy.value == n["accuracy"] == pytest.approx(0.5)
+            and n["surrogate"] == t.evidence["surrogate accuracy"] < 0.6
+        ),
+    ),
+    ReasonCode.SURROGATE_DIFFERS: (
+        lambda: trust_of(rows(0.8), agreements=[two(0.5), surrogate(0.9)]),
+        "caution",
+        lambda t, n: (
+            t.estimated_accuracy.value == n["accuracy"] == pytest.approx((0.5 + n["surrogate"]) / 2)
+        ),
     ),
     ReasonCode.SECOND_MODEL_LESS_CONFIDENT: (
         lambda: trust_of(rows(), agreements=[two(0.4, confidence=0.5)]),
@@ -207,18 +227,35 @@ CASES = {  # the reason: what is judged, the verdict, and what must be true then
     ),
     ReasonCode.SHARED_ERRORS_UNKNOWN: (
         lambda: trust_of(rows(), agreements=[two(0.9, shared=0.5, mistakes=0.0)]),
-        "caution",
+        "apply",
         lambda t, n: n.keys() == {"agreement_low", "agreement_high", "accuracy"},
     ),
     ReasonCode.SECOND_MODEL_AT_CHANCE: (
         lambda: trust_of(rows(), agreements=[two(0.4, shared=0.5)]),
-        "do not apply",
-        lambda t, n: n["shared_low"] == 0.5 and 0.1 < t.estimated_accuracy.value < 0.2,
+        "caution",
+        lambda t, n: (
+            n["shared_low"] == 0.5
+            and 0.1 < t.estimated_accuracy.value == n["accuracy"] < 0.2
+            and t.effects["agreement"].confidence == pytest.approx(n["accuracy"])
+        ),
+    ),
+    ReasonCode.SECOND_MODEL_UNRELATED: (
+        lambda: trust_of(rows(), agreements=[two(0.11, shared=0.1)]),
+        "caution",
+        lambda t, n: n == {"agreement": 0.11} and "agreement" not in t.temperatures,
     ),
     ReasonCode.NO_CLEAR_GAIN: (
-        lambda: trust_of(rows(0.62), agreements=[two(0.58)]),
+        lambda: trust_of(rows(0.62), "none", agreements=[two(0.58)]),
         "caution",
-        lambda t, n: t.estimated_accuracy.low < 0.62 < t.estimated_accuracy.high,
+        lambda t, n: (
+            t.estimated_accuracy.low < 0.62 < t.estimated_accuracy.high
+            and n["temperature"] == t.temperatures["agreement"] != 1
+        ),
+    ),
+    ReasonCode.EXPECTED_GAIN: (
+        lambda: trust_of(rows(0.6), agreements=[two(0.5)]),
+        "caution",
+        lambda t, n: n == {"fell": 6.0},
     ),
     ReasonCode.LOWERS_CONFIDENCE: (
         lambda: trust_of(rows(), agreements=[two(0.5)]),
@@ -227,7 +264,7 @@ CASES = {  # the reason: what is judged, the verdict, and what must be true then
     ),
     ReasonCode.RAISES_CONFIDENCE: (
         lambda: trust_of(rows(0.3), agreements=[two(0.95, confidence=0.3)], mixup_samples=0.4),
-        "apply",
+        "caution",
         lambda t, n: t.temperatures["agreement"] < 1 and t.effects["agreement"].confidence > 0.9,
     ),
     ReasonCode.MIXUP_AGREES: (
@@ -237,12 +274,12 @@ CASES = {  # the reason: what is judged, the verdict, and what must be true then
     ),
     ReasonCode.MIXUP_UNDECIDED: (
         lambda: trust_of(rows(), agreements=[two(0.5)], mixup_samples=1.01, log_se=0.05),
-        "caution",
+        "apply",
         lambda t, n: abs(np.log(t.temperatures["mixup"])) < 0.05,
     ),
     ReasonCode.MIXUP_DISAGREES: (
         lambda: trust_of(rows(), agreements=[two(0.5)], mixup_samples=0.8, log_se=0.05),
-        "caution",
+        "apply",
         lambda t, n: (
             t.temperatures["agreement"] > 1 and np.log(t.temperatures["mixup"]) < -2 * 0.05
         ),
@@ -317,7 +354,7 @@ def test_a_temperature_that_leaves_the_confidence_far_off_is_never_applied():
 
 
 def test_a_surrogate_alone_is_never_enough_to_apply():
-    """Whatever it says, of whatever temperature; beside a model that is one, it changes nothing."""
+    """Whatever it says, of whatever temperature."""
     found = set()
     for rate in np.arange(0.2, 1.0, 0.1):
         for mixup_samples in (0.5, 1.5, 4.0):
@@ -333,11 +370,19 @@ def test_a_surrogate_alone_is_never_enough_to_apply():
                 assert said(ReasonCode.SURROGATE_AT_CHANCE, trust) == opinion.at_chance
                 assert said(ReasonCode.SURROGATE_ONLY, trust) != opinion.at_chance
     assert found == {"caution", "do not apply"}
-    both, alone = (
-        trust_of(rows(), agreements=[two(0.5), *more]) for more in ([surrogate(0.9)], [])
+
+
+def test_a_surrogate_beside_a_model_counts_where_they_differ_much():
+    """The interval widens with the difference; a surrogate at chance counts too."""
+    alone, near, far = (
+        trust_of(rows(), agreements=[two(0.6), *more])
+        for more in ([], [surrogate(0.5)], [surrogate(0.05)])
     )
-    assert both == replace(alone, reasons=(*alone.reasons, Reason(ReasonCode.SURROGATE_UNUSED)))
-    assert both.verdict == "apply"
+    assert near.estimated_accuracy.value == alone.estimated_accuracy.value
+    assert near.verdict == alone.verdict == "apply"
+    assert far.estimated_accuracy.value < alone.estimated_accuracy.value - 0.2
+    widths = [t.estimated_accuracy.high - t.estimated_accuracy.low for t in (alone, near)]
+    assert widths[0] < widths[1]
 
 
 def test_with_two_classes_nothing_follows_from_a_surrogate_beside_a_model():
@@ -357,12 +402,38 @@ def test_with_two_classes_nothing_follows_from_a_surrogate_beside_a_model():
     assert both.reasons[1] == Reason(ReasonCode.SURROGATE_TWO_CLASSES, {"agreement": 0.46})
 
 
-def test_an_agreement_is_not_its_own_judge():
-    """The same estimate and temperature, and the mixup samples decide whether that is enough."""
-    by_mixup = {
-        t: trust_of(rows(), agreements=[two(0.5)], mixup_samples=t).verdict for t in (0.5, 1.0, 2.0)
-    }
-    assert by_mixup == {0.5: "caution", 1.0: "caution", 2.0: "apply"}
+@pytest.mark.parametrize(
+    ("confidence", "verdict", "fell"),
+    [
+        (0.9, "apply", 8),
+        (0.66, "apply", 8),
+        (0.64, "caution", 6),
+        (0.56, "caution", None),
+        (0.5, "caution", None),
+        (0.31, "caution", None),
+        (0.29, "caution", 6),
+    ],
+)
+def test_how_far_the_confidence_moves_decides(confidence, verdict, fell):
+    """The estimate is 50%; the risk is stated in numbers, unless nothing should be applied."""
+    trust = trust_of(rows(confidence), agreements=[two(0.5)], mixup_samples=0.8)
+    assert trust.verdict == verdict
+    risks = [r.numbers["fell"] for r in trust.reasons if r.code == ReasonCode.EXPECTED_GAIN]
+    assert risks == ([] if fell is None else [fell])
+
+
+def test_models_that_agree_on_nearly_all_inputs_may_raise_the_confidence():
+    assert not too_close(Consensus((two(0.95),)), 0.85)
+    assert too_close(Consensus((two(0.8),)), 0.65)
+
+
+def test_the_interval_widens_below_where_one_class_has_many_predictions():
+    agreement = two(0.6)
+    plain, dominated = (
+        estimate_together(Consensus((agreement,), dominance=dominance)) for dominance in (0.0, 0.4)
+    )
+    assert plain.high == dominated.high
+    assert dominated.low < plain.low - 0.2
 
 
 def test_there_is_no_cliff_at_a_number_of_mixup():
@@ -382,7 +453,7 @@ def test_there_is_no_cliff_at_a_number_of_mixup():
         (2, 0.7, "caution"),
         (2, 0.96, "do not apply"),
         (10, 0.3, "apply"),
-        (10, 0.4, "caution"),
+        (10, 0.4, "apply"),
     ],
 )
 def test_how_much_of_one_class_is_too_much_depends_on_their_number(classes, largest, verdict):
@@ -390,6 +461,7 @@ def test_how_much_of_one_class_is_too_much_depends_on_their_number(classes, larg
     trust = trust_of(
         rows(0.95, classes=classes, largest=largest), agreements=[two(rate, classes=classes)]
     )
+    # a lower accuracy would move the confidence the same way
     assert trust.verdict == verdict
     warned = said(ReasonCode.DOMINANT_CLASS, trust) or said(ReasonCode.ONE_CLASS, trust)
     assert warned == (largest > 1 / classes + 0.25)

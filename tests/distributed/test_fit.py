@@ -39,6 +39,25 @@ def test_ray_gives_the_very_digits_of_one_pass(ray, model, workers):
     assert divided.counts == whole.counts
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_second_model_and_its_surrogate_give_the_very_digits_of_one_pass(ray, workers):
+    x = clusters(5000)  # three blocks
+    first = linear()
+
+    def second(x):
+        return first(x + 0.5 * np.sin(7 * x))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        here = PseudoCal().fit(first, x, second_opinion=second)
+        there = PseudoCal().fit(
+            first, x, second_opinion=second, executor=RayExecutor(workers=workers)
+        )
+    assert "surrogate accuracy" in here.trust.evidence
+    assert there.trust == here.trust
+    assert there.temperature == here.temperature
+
+
 @pytest.mark.slow
 def test_above_the_memory_they_lie_inside_each_others_intervals(ray, model, tmp_path):
     blocks = shards(npz_files(tmp_path, 30))

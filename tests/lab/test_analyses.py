@@ -3,8 +3,15 @@ import pytest
 
 from pseudocal import PseudoCal
 from pseudocal.arrays import InputError
-from pseudocal.lab.analyses import LAMBDAS, correspondence, factorised_nll, lambda_sweep
-from pseudocal.metrics import Outcomes, nll
+from pseudocal.lab.analyses import (
+    LAMBDAS,
+    calibrated_ece,
+    correspondence,
+    factorised_nll,
+    lambda_sweep,
+    real_and_pseudo,
+)
+from pseudocal.metrics import Outcomes, Reliability, ece, nll
 
 
 @pytest.fixture(scope="module")
@@ -21,10 +28,24 @@ def test_correspondence(task):
     result = correspondence(model, x, labels)
     assert 0.55 < result.rate < 0.95
     assert result.accuracy == pytest.approx((x.argmax(axis=1) == labels).mean(), abs=0.03)
-    independent = result.accuracy * result.pseudo_accuracy + (1 - result.accuracy) * (
-        1 - result.pseudo_accuracy
+    assert result.chance == pytest.approx(
+        result.accuracy * result.pseudo_accuracy
+        + (1 - result.accuracy) * (1 - result.pseudo_accuracy)
     )
-    assert result.rate > independent + 0.01  # more than two coins would
+    assert result.rate > result.chance + 0.01  # more than two coins would
+
+
+def test_the_ece_that_chance_leaves_is_that_of_drawn_labels():
+    """Labels drawn from the probabilities: the model is calibrated by construction."""
+    rng = np.random.default_rng(0)
+    probabilities = rng.dirichlet(np.full(8, 0.3), 1316)
+    drawn = [
+        ece(probabilities, (probabilities.cumsum(axis=1) > rng.random((1316, 1))).argmax(axis=1))
+        for _ in range(300)
+    ]
+    outcomes = Outcomes.from_probabilities(probabilities, np.zeros(1316, int))
+    assert calibrated_ece(Reliability.of(outcomes)) == pytest.approx(np.mean(drawn), rel=0.03)
+    assert 0.02 < np.mean(drawn) < 0.04
 
 
 def test_correspondence_by_hand():
@@ -112,3 +133,25 @@ def test_a_part_without_rows_counts_nothing():
     assert found.nll == found.correct_nll
     with pytest.raises(InputError, match="temperature"):
         factorised_nll([[2.0, 0.0]], [0], [0.0])
+
+
+def test_real_and_pseudo_target(task):
+    """The model is overconfident on both, and less so at PseudoCal's temperature."""
+    model, x, labels = task
+    found = real_and_pseudo(model, x, labels)
+    assert found.real.ece == pytest.approx(
+        Reliability.of(Outcomes.from_logits(model(x), labels)).ece
+    )
+    assert found.pseudo.ece > 0.05
+    assert 0 < found.gap < 0.3
+    temperature = PseudoCal().fit(model, x).temperature
+    calibrated = real_and_pseudo(model, x, labels, temperature=temperature, bins=5)
+    assert len(calibrated.real.count) == 5
+    assert calibrated.real.ece < found.real.ece
+    assert calibrated.pseudo.ece < 0.05
+
+
+def test_the_gap_by_hand():
+    """The first of two rows is right, both mixup samples are: half of the real rows differ."""
+    x = np.array([[9.0, 0.0], [0.0, 9.0]])
+    assert real_and_pseudo(lambda x: x, x, [0, 0], bins=1).gap == 0.5

@@ -109,11 +109,13 @@ def watch(out: Path, moment: int | None, log: Path) -> None:
 
 
 def content(out: Path) -> dict[str, Any]:
-    """All files but locks, and all that they say but times."""
+    """All files but locks and events of TensorBoard, and all that they say but times."""
     files = [
         path
         for path in out.rglob("*")
-        if path.is_file() and path.name not in ("times.json", ".lock")
+        if path.is_file()
+        and path.name not in ("times.json", ".lock")
+        and path.parent.name != "tensorboard"
     ]
     found: dict[str, Any] = {str(path.relative_to(out)): path.read_bytes() for path in files}
     for name in found:

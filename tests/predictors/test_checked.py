@@ -16,11 +16,10 @@ def test_what_is_no_model_is_named():
         as_predictor("model.onnx")
 
 
-def test_probabilities_by_mistake_are_warned_of_once():
-    predict = Checked(lambda x: softmax(x))
-    with pytest.warns(UserWarning, match=r"sum to one.*np\.log"):
-        predict(X)
-    predict(X)
+def test_probabilities_by_mistake_are_refused():
+    with pytest.raises(InputError, match=r"look like probabilities.*np\.log"):
+        Checked(lambda x: softmax(x))(X)
+    Checked(lambda x: softmax(x), doubt=False)(X)
 
 
 def test_maps_with_the_classes_last_are_refused():

@@ -3,14 +3,17 @@
 from pseudocal.extras import MissingExtraError
 
 try:
+    from pseudocal.app.accept import threshold
     from pseudocal.app.inputs.blocks import Shard, shards
     from pseudocal.app.job import Job
     from pseudocal.app.labelling import label
     from pseudocal.app.models.files import model_file
+    from pseudocal.app.monitor_labels import LabelledResult, label_monitor, refine_monitor
     from pseudocal.app.outputs import collect_outputs
     from pseudocal.app.pipeline import calibrate, conclude, refine
     from pseudocal.app.render import Result, render
     from pseudocal.app.run import Run
+    from pseudocal.app.watching import WatchResult, watch
 except ModuleNotFoundError as error:
     if error.name not in ("msgspec", "tomli_w"):
         raise
@@ -18,15 +21,21 @@ except ModuleNotFoundError as error:
 
 __all__ = [
     "Job",
+    "LabelledResult",
     "Result",
     "Run",
     "Shard",
+    "WatchResult",
     "calibrate",
     "collect_outputs",
     "conclude",
     "label",
+    "label_monitor",
     "model_file",
     "refine",
+    "refine_monitor",
     "render",
     "shards",
+    "threshold",
+    "watch",
 ]

@@ -18,11 +18,15 @@ from typing import Annotated, Any, Literal, cast
 
 import typer
 
+from pseudocal.app.accept import threshold as find_threshold
+from pseudocal.app.accept import threshold_lines
 from pseudocal.app.cli_bench import bench, train
+from pseudocal.app.cli_watch import label_in_monitor, refine_in_monitor, watch
 from pseudocal.app.errors import INTERRUPTED, USAGE, VERDICT_CODES, explain
 from pseudocal.app.job import ImageSettings, Job, Sampling, read_job
 from pseudocal.app.labelling import label as write_labelling_page
 from pseudocal.app.models.files import OutputType
+from pseudocal.app.monitor_folder import is_monitor
 from pseudocal.app.options import (
     AsJson,
     Device,
@@ -38,6 +42,7 @@ from pseudocal.app.options import (
     names_in,
     normalisation,
     numbers,
+    one_file,
     option,
     output_option,
     performance_option,
@@ -48,12 +53,13 @@ from pseudocal.app.options import (
     with_address,
     words,
 )
+from pseudocal.app.outputs import SAVED, collect_outputs, compare_reports, load_calibration, redraw
 from pseudocal.app.outputs import apply as apply_to_file
-from pseudocal.app.outputs import collect_outputs, compare_reports, load_calibration, redraw
 from pseudocal.app.outputs import evaluate as evaluate_files
-from pseudocal.app.pipeline import Steps, calibrate_steps, refine_steps
+from pseudocal.app.pipeline import Steps, calibrate_steps, refine_steps, saved_steps
 from pseudocal.app.progress import print_result, score_lines, show_progress
-from pseudocal.app.run import LABEL_TABLE, Run
+from pseudocal.app.records import to_plain
+from pseudocal.app.run import LABEL_TABLE, THRESHOLD, Run
 from pseudocal.arrays import InputError
 from pseudocal.batches import DEFAULT_BATCH_SIZE
 from pseudocal.calibrators import PseudoCal
@@ -61,6 +67,11 @@ from pseudocal.calibrators.calibration import versions
 from pseudocal.extras import MissingExtraError
 
 DEFAULT = PseudoCal()
+# the options of calibrate that two saved outputs have
+SAVED_SETTINGS = {
+    *("model", "second_opinion", "classes", "out", "output_type", "binary", "field"),
+    *("quiet", "as_json", "exit_code"),
+}
 DEMO_OUT = Path("demo-output")
 EXPECTED = (
     "Image size .* exceeds limit",  # from Pillow; our own limit counts the file as unreadable
@@ -179,15 +190,15 @@ RunOrOutputs = Annotated[
     Path,
     typer.Argument(
         metavar="OUT|OUTPUTS",
-        help="folder that calibrate wrote, or saved outputs of any model: .npy, .npz, .csv or "
-        ".parquet",
+        help="folder that calibrate or watch wrote, or saved outputs of any model: .npy, .npz, "
+        ".csv, .parquet, or .jsonl with logprobs",
     ),
 ]
 SavedLogits = Annotated[
     Path,
     typer.Argument(
-        help=".npy, .npz, .csv or .parquet of shape (n, classes); arrays also (n, classes, height, "
-        "width)"
+        help=".npy, .npz, .csv or .parquet of shape (n, classes), .jsonl with logprobs; arrays also "
+        "(n, classes, height, width)"
     ),
 ]
 
@@ -234,6 +245,13 @@ def calibrate(
     job_file: Annotated[
         Path | None,
         data_option("take all settings from a file, such as OUT/job.toml", "--job", metavar="FILE"),
+    ] = None,
+    other_data: Annotated[
+        str | None, data_option("with --job: other data than in the file", "--data", metavar="DATA")
+    ] = None,
+    other_model: Annotated[
+        str | None,
+        data_option("with --job: another model than in the file", "--model", metavar="MODEL"),
     ] = None,
     classes: Classes = None,
     ground_truth: Annotated[Path | None, data_option("true classes, for evaluation only")] = None,
@@ -353,9 +371,28 @@ def calibrate(
     """Calibrate MODEL on unlabelled DATA; write a calibrated model, predictions and a report."""
     if job_file is not None:
         allowed = {"out", "trust_model", "quiet", "as_json", "exit_code", "job_file"}
-        check_alone(context, "--job", allowed)
-        job = read_job(job_file, out=out, trust=trust_model)
+        check_alone(context, "--job", allowed | {"other_model", "other_data"})
+        job = read_job(job_file, model=other_model, data=other_data, out=out, trust=trust_model)
         _finish(calibrate_steps(job), quiet=quiet, as_json=as_json, exit_code=exit_code)
+        return
+    if other_model is not None or other_data is not None:
+        raise typer.BadParameter(
+            "--model and --data belong to --job FILE: give MODEL and DATA first"
+        )
+    if model is not None and data is None and Path(model).suffix.lower() in SAVED:
+        check_alone(context, "saved outputs", SAVED_SETTINGS)
+        steps = saved_steps(
+            collect_outputs(
+                model,
+                Path(model).with_suffix("") if out is None else out,
+                second_opinion=one_file(second_opinion),
+                output_type=output_type,
+                binary=binary,
+                field=field,
+                classes=names_in(classes),
+            )
+        )
+        _finish(steps, quiet=quiet, as_json=as_json, exit_code=exit_code)
         return
     if model is None or data is None or out is None:
         raise typer.BadParameter("expected MODEL, DATA and --out, or --job FILE")
@@ -412,6 +449,8 @@ def _finish(steps: Steps, *, quiet: bool, as_json: bool, exit_code: bool) -> Non
     """Run steps, print the result, and end with the exit code of its verdict if asked to."""
     result = show_progress(steps, quiet=quiet)
     print_result(result, quiet=quiet, as_json=as_json)
+    if result.threshold is not None and not quiet and not as_json:
+        typer.echo("\n".join(threshold_lines(result.threshold, Run.open(result.out))))
     if exit_code:
         raise typer.Exit(VERDICT_CODES[result.calibration.verdict or "apply"])
 
@@ -426,6 +465,13 @@ def _finish(steps: Steps, *, quiet: bool, as_json: bool, exit_code: bool) -> Non
 def label(
     target: RunOrOutputs,
     n: Annotated[int, option("-n", help="inputs to label", min=1, show_default=True)] = 50,
+    for_threshold: Annotated[
+        str | None,
+        option(
+            metavar="ERROR",
+            help="draw inputs to decide on a threshold with at most this error, such as 5%",
+        ),
+    ] = None,
     classes: Classes = None,
     trust_paths: TrustPaths = False,
     out: SavedOut = None,
@@ -436,14 +482,24 @@ def label(
 ) -> None:
     """Choose inputs for a person to label: a page to open in a browser, and a table to fill in."""
     names = names_in(classes)
+    if is_monitor(target):
+        label_in_monitor(target, n, names, trust_paths)
+        return
     saved = {"inputs": inputs, "output_type": output_type, "binary": binary, "field": field}
     folder = _run_folder(target, out, saved, names)
-    page = write_labelling_page(folder, n, classes=names, trust_paths=trust_paths)
+    most = None if for_threshold is None else fraction(for_threshold)
+    synonyms = names_in(classes, synonyms=True)
+    page = write_labelling_page(
+        folder, n, for_threshold=most, classes=synonyms, trust_paths=trust_paths
+    )
     typer.echo(f"{page}: {n:,} to label; open it in a browser, label, save labels.csv")
     typer.echo(f"{folder / LABEL_TABLE}: the same as a table, to fill in elsewhere")
     if not Run.open(folder).record.classes:
         typer.echo("warning: no class names; pass --classes FILE")
-    typer.echo(f"then: pseudocal refine {folder} labels.csv")
+    if for_threshold is None:
+        typer.echo(f"then: pseudocal refine {folder} labels.csv")
+    else:
+        typer.echo(f"then: pseudocal threshold {folder} labels.csv --max-error {for_threshold}")
 
 
 @app.command(
@@ -457,6 +513,10 @@ def refine(
     ],
     classes: Classes = None,
     sampling: SamplingOption = "stratified",
+    max_error: Annotated[
+        str | None,
+        option(help="also find the threshold with at most this error, such as 5%"),
+    ] = None,
     trust_model: Annotated[
         bool,
         option("--trust-model", help="open .pt2 and TorchScript again: such files can run code"),
@@ -473,6 +533,19 @@ def refine(
     device: Device = "cpu",
 ) -> None:
     """Recalibrate OUT with a person's LABELS: temperature, model, predictions and report."""
+    if is_monitor(target):
+        done = refine_in_monitor(
+            target,
+            labels,
+            trust=trust_model,
+            trust_paths=trust_paths,
+            device=device,
+            quiet=quiet,
+            as_json=as_json,
+        )
+        if exit_code:
+            raise typer.Exit(VERDICT_CODES[done.event.verdict or "apply"])
+        return
     names = names_in(classes)
     saved = {"inputs": inputs, "output_type": output_type, "binary": binary, "field": field}
     if names and not target.is_file():
@@ -482,11 +555,43 @@ def refine(
         folder,
         labels,
         sampling=sampling,
+        max_error=None if max_error is None else fraction(max_error),
         trust=trust_model,
         trust_paths=trust_paths,
         device=device,
     )
     _finish(steps, quiet=quiet, as_json=as_json, exit_code=exit_code)
+
+
+@app.command(
+    epilog=epilog("pseudocal threshold out/ labels.csv --max-error 5%"),
+    short_help="Accept only confident predictions, with a promise.",
+)
+def threshold(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="folder that calibrate wrote")],
+    max_error: Annotated[
+        str, option(help="fraction of the accepted predictions that may be wrong, such as 5%")
+    ],
+    labels: Annotated[
+        Path | None,
+        typer.Argument(
+            help="labels, best of inputs drawn by label --for-threshold; none: estimate"
+        ),
+    ] = None,
+    sampling: SamplingOption = "stratified",
+    one_model: Annotated[
+        bool, option("--one-model", help="rank by confidence alone; the second model is not used")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find the confidence above which at most ERROR of the predictions are wrong."""
+    most = fraction(max_error)
+    found = find_threshold(out, labels, max_error=most, sampling=sampling, one_model=one_model)
+    if as_json:
+        typer.echo(json.dumps(to_plain(found)))
+        return
+    typer.echo("\n".join(threshold_lines(found, Run.open(out))))
+    typer.echo(f"{out / THRESHOLD}: for a service; predictions have a column accept")
 
 
 def _run_folder(
@@ -504,6 +609,14 @@ def _run_folder(
 
 def _only_for_outputs(target: Path, setting: str) -> InputError:
     return InputError(f"expected a file of saved outputs, got {target}", setting=setting)
+
+
+# ------------------------------------------------------------------------------ watch
+
+app.command(
+    epilog=epilog("pseudocal watch monitor/ --baseline out/", "pseudocal watch monitor/ monday/"),
+    short_help="Watch a deployed model for a change.",
+)(watch)
 
 
 # ------------------------------------------------------------------------------ saved outputs
@@ -537,7 +650,10 @@ def evaluate(
 def apply(
     calibration: Annotated[Path, typer.Argument(help="calibration.json")],
     logits: SavedLogits,
-    out: Annotated[Path, option("--out", "-o", help="file for the calibrated probabilities, .npy")],
+    out: Annotated[
+        Path,
+        option("--out", "-o", help="file for the calibrated probabilities: .npy, .csv or .parquet"),
+    ],
     output_type: SavedType = None,
     field: SavedField = None,
 ) -> None:

@@ -6,6 +6,7 @@ import json
 import math
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -33,6 +34,8 @@ from pseudocal.files import check_writable
 
 if TYPE_CHECKING:
     from pseudocal.lab.bench import Suite
+    from pseudocal.lab.bench.records import Record
+    from pseudocal.lab.bench.tables import By, TableMetric
 
 DEFAULT_OUT = Path("runs/bench")
 
@@ -67,8 +70,8 @@ def train(
         str, method_option("source-only, mcc, bnm, cdan, atdoc, shot, ...", show_default=True)
     ] = "mcc",
     preset: Annotated[
-        str, method_option("paper or official settings", show_default=True)
-    ] = "paper",
+        str | None, method_option("paper, official, ... (default: the data set's, or paper)")
+    ] = None,
     backbone: Annotated[
         str | None, method_option("digits, efficientnet-lite0, resnet50, vit-b16, ...")
     ] = None,
@@ -90,7 +93,8 @@ def train(
     quiet: Quiet = False,
     as_json: AsJson = False,
     precision: Annotated[
-        Literal["single", "mixed"], performance_option("mixed: train the backbone in bfloat16")
+        Literal["single", "mixed", "float16"],
+        performance_option("of training; mixed: bfloat16 where safe"),
     ] = "single",
     device: Device = "cpu",
 ) -> None:
@@ -99,6 +103,9 @@ def train(
     check_writable(out)
     check_device(device)
     changes = _without_none({"batch": batch, "lr": lr})
+    from pseudocal.lab.settings import preset_for
+
+    preset = preset or preset_for(method, dataset)
     chosen = replace(adapt.training.find_preset(method, preset), **changes)
     place = _without_none({"root": root, "lists": lists, "prefix": parse_prefix(prefix)})
     with announce_building(quiet=quiet):
@@ -116,7 +123,7 @@ def train(
             seed=seed,
             device=device,
             frozen=frozen,
-            mixed=precision == "mixed",
+            precision=precision,
             progress=stages,
             evaluate=target_domain if evaluate else None,
         )
@@ -242,7 +249,8 @@ def run(
     ] = None,
     lr: Annotated[float | None, method_option("learning rate at the start")] = None,
     precision: Annotated[
-        Literal["single", "mixed"] | None, performance_option("mixed: train in bfloat16")
+        Literal["single", "mixed", "float16"] | None,
+        performance_option("of training; mixed: bfloat16 where safe"),
     ] = None,
     device: Annotated[
         str | None, performance_option("cpu, cuda (a GPU per process), cuda:1 ...")
@@ -260,6 +268,9 @@ def run(
             metavar="[ADDRESS]",
         ),
     ] = None,
+    dry_run: Annotated[
+        bool, performance_option("only print passes, memory and hours", "--dry-run")
+    ] = False,
 ) -> None:
     """Run the missing tasks of SUITE; a killed run resumes where it stopped."""
     package = _package()
@@ -278,6 +289,13 @@ def run(
     local = {"root": root, "lists": lists, "prefix": parse_prefix(prefix), "device": device}
     place |= _without_none(local)
     store = package.Store(out, threads=threads, plugins=plugins, **place)
+    if dry_run:
+        from pseudocal.lab.bench import dry_run as outlook
+
+        with announce_building(quiet=quiet):
+            costs = outlook.dry_run(chosen, store)
+        typer.echo("\n".join(outlook.dry_run_lines(costs, store.device)))
+        return
     executor = _executor(store.device, workers, ray)
     with announce_building(quiet=quiet), Stages(quiet=quiet) as stages, executor as using:
         progress = BenchProgress(chosen, _processes(store.device, workers), stages, quiet=quiet)
@@ -316,9 +334,7 @@ def table(
     """Print the tables of the last run of SUITE."""
     package = _package()
     _load_plugins(plugin)
-    from pseudocal.lab.bench.formats import FORMATS, comparisons
     from pseudocal.lab.bench.records import missing_scores, read_records
-    from pseudocal.lab.bench.tables import compare_over_tasks, tables
 
     store = package.Store(out)
     found = store.load_suite(_name(suite, quick=quick))
@@ -331,14 +347,25 @@ def table(
         raise InputError(
             f"expected a suite with scores of {metric}, got {found.name}, which has none"
         )
-    for each in (metric,) if metric else ("ece", "nll", "brier"):
-        parts = [FORMATS[form](part) for part in tables(found, records, each, by)]
-        compared = "pseudocal" in found.calibrators and each != "correspondence"
-        if form == "md" and compared:
-            parts.append(comparisons(compare_over_tasks(records, each)))
-        typer.echo("\n\n".join(parts) + "\n")
+    _print_tables(found, records, metric, by, form)
     for line in missing_scores(found, store):
         typer.echo(line, err=True)
+
+
+def _print_tables(
+    suite: Suite, records: Sequence[Record], metric: TableMetric | None, by: By, form: str
+) -> None:
+    """Print the tables of one metric or of the usual three, with paired tests."""
+    from pseudocal.lab.bench.formats import FORMATS, comparisons
+    from pseudocal.lab.bench.tables import compare_over_tasks, tables
+
+    metrics: tuple[TableMetric, ...] = (metric,) if metric else ("ece", "nll", "brier")
+    for each in metrics:
+        parts = [FORMATS[form](part) for part in tables(suite, records, each, by)]
+        compared = "pseudocal" in suite.calibrators and each != "correspondence"
+        if form != "csv" and compared:
+            parts.append(comparisons(compare_over_tasks(records, each), form))
+        typer.echo("\n\n".join(parts) + "\n")
 
 
 @bench.command(epilog=epilog("pseudocal bench figures digits --quick"))
@@ -350,6 +377,10 @@ def figures(
         str | None, option(help="tasks of this pair of domains only", metavar="SOURCE:TARGET")
     ] = None,
     method: Annotated[str | None, option(help="tasks of this method only")] = None,
+    together: Annotated[
+        str | None,
+        option(metavar="NAMES", help="one reliability diagram of these: none,transcal,pseudocal"),
+    ] = None,
     folder: Annotated[
         Path | None, option("--to", help="folder for the figures (default: OUT/figures)")
     ] = None,
@@ -363,46 +394,106 @@ def figures(
 
     store = package.Store(out)
     found = chosen_tasks(store.load_suite(_name(suite, quick=quick)), pair, method)
-    paths = draw_figures(found, store, folder or out / "figures", form=form)
+    names = together.split(",") if together else ()
+    paths = draw_figures(found, store, folder or out / "figures", form=form, together=names)
     if not paths:
         raise InputError(f"expected scores of {found.name} in {out}, got none: run it first")
     for path in paths:
         typer.echo(path)
 
 
+@bench.command(epilog=epilog("pseudocal bench export emoji banks/emoji"))
+def export(
+    suite: SUITE,
+    bank: Annotated[Path, typer.Argument(help="new folder for the outputs")],
+    out: OUT = DEFAULT_OUT,
+    quick: QUICK = False,
+    plugin: PLUGIN = None,
+) -> None:
+    """Write the outputs of all tasks of SUITE as one folder, for `bench compare`."""
+    package = _package()
+    _load_plugins(plugin)
+    from pseudocal.lab.bench.bank import export_bank
+
+    store = package.Store(out)
+    found = store.load_suite(_name(suite, quick=quick))
+    export_bank(found, store, bank)
+    typer.echo(f"{bank}: outputs of {len(found.tasks)} tasks of {found.name}")
+
+
 @bench.command(
-    epilog=epilog("pseudocal bench compare outputs/"),
-    short_help="Compare all calibrators on saved features and logits.",
+    epilog=epilog("pseudocal bench compare banks/emoji --calibrator tempscal"),
+    short_help="Compare calibrators on banks, or on saved features and logits.",
 )
 def compare(
-    folder: Annotated[
-        Path,
-        typer.Argument(help="folder with {src_train,src_val,tgt,mix}_{feature,output,label}.npy"),
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            help="banks, or folders with {src_train,src_val,tgt,mix}_{feature,output,label}.npy"
+        ),
     ],
+    calibrator: Annotated[
+        list[str] | None,
+        method_option("one of those to compare (default: all); repeat it for several"),
+    ] = None,
+    plugin: PLUGIN = None,
+    metric: Annotated[
+        Literal["ece", "nll", "brier", "correspondence"] | None,
+        option(help="one metric instead of the first three"),
+    ] = None,
+    by: Annotated[
+        Literal["overall", "target", "task"], option(help="what the columns are", show_default=True)
+    ] = "overall",
     seed: Annotated[
-        int, option(help="seed of baselines that draw samples", min=0, show_default=True)
+        int,
+        option(
+            min=0, help="seed of baselines that draw samples, without a bank", show_default=True
+        ),
     ] = 0,
     form: Annotated[
-        Literal["md", "csv"], option("--format", help="table format", show_default=True)
+        Literal["md", "latex", "csv"], option("--format", help="table format", show_default=True)
     ] = "md",
+    workers: Annotated[int, performance_option("processes; 0: one per core", min=0)] = 0,
 ) -> None:
-    """Compare all calibrators that saved features, logits and labels suffice for."""
+    """Compare calibrators on the outputs of many models: no images, no network."""
     _package()
-    from pseudocal.lab.bench.calibrators import COMPARED
+    plugins = _load_plugins(plugin)
+    from pseudocal.lab.bench.bank import compare_banks, is_bank
+    from pseudocal.lab.bench.calibrators import find_compared
+
+    if len(folders) == 1 and not is_bank(folders[0]):
+        _compare_single(folders[0], calibrator, seed, form)
+        return
+    with _executor("cpu", workers, None) as using:
+        found = compare_banks(folders, calibrator or (), plugins=plugins, seed=seed, executor=using)
+    _print_tables(found.suite, found.records, metric, by, form)
+    if found.stored:
+        titles = ", ".join(find_compared(name).title for name in found.stored)
+        typer.echo(f"stored results, since they need the model: {titles}", err=True)
+    for line in found.problems:
+        typer.echo(line, err=True)
+
+
+def _compare_single(folder: Path, names: list[str] | None, seed: int, form: str) -> None:
+    """Compare all calibrators that the saved outputs of one model suffice for."""
+    from pseudocal.lab.bench.bank import check_names
+    from pseudocal.lab.bench.calibrators import find_compared
     from pseudocal.lab.bench.formats import saved_scores
     from pseudocal.lab.bench.saved_outputs import compare_outputs
     from pseudocal.lab.bench.suites import ALL
 
-    found = compare_outputs(folder, seed=seed)
+    chosen = tuple(names or ALL)
+    check_names(chosen)
+    found = compare_outputs(folder, calibrators=chosen, seed=seed)
     typer.echo(saved_scores(found, form))
     for each in found:
         if each.error is not None:
-            typer.echo(f"{COMPARED[each.calibrator].title}: {each.error}", err=True)
-    names = {each.calibrator for each in found}
-    missing = [COMPARED[name].title for name in ALL if name not in names]
+            typer.echo(f"{find_compared(each.calibrator).title}: {each.error}", err=True)
+    compared = {each.calibrator for each in found}
+    missing = [find_compared(name).title for name in chosen if name not in compared]
     if missing:
         typer.echo(f"skipped, {folder} lacks what they need: {', '.join(missing)}", err=True)
-    if "pseudocal" not in names:
+    if "pseudocal" in chosen and "pseudocal" not in compared:
         typer.echo(
             "PseudoCal needs mix_output and mix_label: the logits of mixup samples, and their "
             "labels",

@@ -253,6 +253,18 @@ def opinion_names(given: Any, data: str) -> list[str]:
     return names
 
 
+def opinion_files(names: list[str]) -> tuple[str, ...]:
+    """The files and hub names among the names of second opinions, files with absolute paths."""
+    found = []
+    for name in names:
+        file = name.partition(":")[2] if name.startswith(SECOND_ONLY) else name
+        if file.startswith("hf:"):
+            found.append(file)
+        elif file and Path(file).exists():
+            found.append(os.path.abspath(file))
+    return tuple(found)
+
+
 def as_logits_of(job: Job, model: OpenModel) -> Predictor:
     """An open model that returns logits, unless it returns features."""
     return logits_reader(model, job.output_type, job.binary)
@@ -603,6 +615,7 @@ def finish_run(
         second_models=sum(not each.encodes for each in plan.second_models),
         probe=tuple(np.searchsorted(rows, probe_rows).tolist()),
         not_mixed=plan.data.not_mixed,
+        second_files=opinion_files(opinion_names(job.second_opinion, job.data)),
         method=job.method,
         settings={"batch_size": plan.batch_size, **(settings or {}), **recorded_settings(job)},
         versions=runtime_versions(),

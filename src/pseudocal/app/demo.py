@@ -44,7 +44,7 @@ NONE = "no calibration"
 ORACLE = "oracle (needs labels)"
 PSEUDOCAL = "PseudoCal"
 AGREEMENT = "PseudoCal, agreement"
-LABELS = (0, 20, 50)  # how many inputs are labelled
+LABELS = (0, 50, 100)  # how many inputs are labelled
 HEAD = f"  {'':24}{'T':>6}{'ECE':>8}   {'ECE after minus before':40}verdict"
 IMAGES = "images"
 GROUND_TRUTH = "ground_truth.csv"
@@ -280,18 +280,21 @@ def labelled_lines(each: Shown) -> Iterator[str]:
     rows = rows_to_label(each.logits, max(LABELS))
     others = np.setdiff1d(np.arange(len(each.labels)), rows)
     yield f"{each.method}: inputs of `pseudocal label`, labelled here from the known labels:"
+    errors = []
     for n in LABELS:
         found = each.calibrations[AGREEMENT]
         if n:
             labels = LabelSample(rows[:n], each.labels[rows[:n]])
             found = found.refined(each.logits, labels)
         error = ece(Outcomes.from_logits(found(each.logits[others]), each.labels[others]))
+        errors.append(error)
         result = f"T = {found.temperature:.2f}, ECE {error:.1%}, verdict: {found.verdict}"
         if found.measured is not None:
             result += f", accuracy {found.measured.accuracy.value:.0%}"
-        yield f"  {n:2} labels: {result}"
-    yield f"  (ECE on the {len(others):,} images without a label.)"
-    yield f"  label yourself: open {label(each.folder, 20)}, save labels.csv, then"
+        yield f"  {n:3} labels: {result}"
+    change = f"from {errors[0]:.1%} to {errors[1]:.1%}"
+    yield f"  {LABELS[1]} labels changed the ECE on the {len(others):,} images without a label {change}."
+    yield f"  label yourself: open {label(each.folder, LABELS[1])}, save labels.csv, then"
     yield f"  pseudocal refine {each.folder} labels.csv"
 
 

@@ -10,7 +10,8 @@
 | 5 | an optional package is missing |
 | 130 | interrupted |
 
-With `--exit-code` every verdict but `apply` has a code of its own: see `VERDICT_CODES`.
+With `--exit-code` every verdict but `apply` has a code of its own (`VERDICT_CODES`), and so has every
+state of a monitor but "no alarm" (`ALARM_CODES`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ MISSING = 5
 INTERRUPTED = 130
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 VERDICT_CODES = {"apply": 0, "already calibrated": 10, "caution": 11, "do not apply": 12}
+ALARM_CODES = {"no alarm": 0, "alarm": 20, "not enough data": 21}
 # flags whose name differs from that of the setting
 FLAGS = {
     "job_file": "--job",

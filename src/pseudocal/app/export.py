@@ -46,7 +46,9 @@ def export(run: Run, calibration: Calibration, model: OpenModel, folder: Path) -
 
 
 def _is_fitted(calibration: Calibration) -> bool:
-    return calibration.method != "none" or calibration.measured is not None
+    if calibration.measured is not None:
+        return True
+    return calibration.method != "none" and calibration.settings.get("estimator") != "none"
 
 
 def reopen_model(run: Run, *, trust: bool, device: str) -> OpenModel | None:

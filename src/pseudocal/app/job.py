@@ -131,12 +131,21 @@ class Tick:
     unit: str = "inputs"
 
 
-def read_job(path: Path, *, out: Path | None = None, trust: bool = False) -> Job:
+def read_job(
+    path: Path,
+    *,
+    model: str | None = None,
+    data: str | None = None,
+    out: Path | None = None,
+    trust: bool = False,
+) -> Job:
     """Read a job from a TOML file.
 
     Args:
         path: the file, as `write_job` writes it or as a person or a program does: what is missing
             has its default.
+        model: another model; None for that of the file.
+        data: other data; None for that of the file. Its ground truth and labels are then not used.
         out: the folder for the results; None for that of the file, which must be next to the file
             or below it.
         trust: whether the job may run code: in files of models, functions that it names, and
@@ -150,8 +159,14 @@ def read_job(path: Path, *, out: Path | None = None, trust: bool = False) -> Job
         raise InputError(f"{path} is not a job in TOML: {one_line(error)}") from error
     if out is not None:
         content["out"] = str(out)
+    if model is not None:
+        content["model"] = model
+    if data is not None:
+        content["data"] = data
+        content.pop("ground_truth", None)
+        content.pop("labels", None)
     try:
-        job = replace(_job_of(content), trust=trust, job_file=path)
+        job = replace(job_of(content), trust=trust, job_file=path)
     except InputError as error:
         raise InputError(f"{error} in {path}") from error
     if out is None and not is_inside(job.out, path.parent):
@@ -167,8 +182,8 @@ def read_job(path: Path, *, out: Path | None = None, trust: bool = False) -> Job
     return job
 
 
-def _job_of(content: dict[str, Any]) -> Job:
-    """Check the content of a file."""
+def job_of(content: dict[str, Any]) -> Job:
+    """The job with these settings, as `job_content` returns them or as a file has them."""
     hints = {name: hint for name, hint in get_type_hints(Job).items() if name not in CONSENT}
     _refuse_unknown(content, hints, "settings")
     for name in ("model", "data", "out"):

@@ -14,6 +14,7 @@ import numpy as np
 from pseudocal.app.inputs.tables import NUMBER, check_regular, plain_cell
 from pseudocal.app.job import Sampling
 from pseudocal.app.run import Run, pixel_name
+from pseudocal.app.thresholds import ThresholdDraw
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.labels import (
     CANNOT_TELL,
@@ -26,6 +27,7 @@ from pseudocal.calibrators.labels import (
 NOT_A_CLASS = ("cannot tell", "none of these")  # labels that are no class
 NO_CLASS = dict(zip(NOT_A_CLASS, (CANNOT_TELL, NONE_OF_THESE), strict=True))
 OTHER_LABELS = " and ".join(f'"{label}"' for label in NOT_A_CLASS) + " are allowed too"
+SAMPLING_COLUMN = "sampling"  # how an input was drawn, if it was drawn to decide on a threshold
 SEPARATORS = (",", ";", "\t")
 PROBLEMS_SHOWN = 5
 CLASSES_SHOWN = 10
@@ -39,6 +41,7 @@ class LabelLine:
     line: int  # from one
     name: str  # the input, as the predictions call it; of a pixel, its `pixel_name`
     text: str  # what is written as the label
+    sampling: str = ""  # how the input was drawn, if the file says so
 
 
 def label_columns(*, pixels: bool) -> tuple[str, ...]:
@@ -64,8 +67,14 @@ def label_lines(path: Path, *, pixels: bool = False) -> list[LabelLine]:
         header = [cell.strip().lower() for cell in rows[0][1]] if rows else []
         if all(header.count(column) == 1 for column in wanted):
             *where, said = (header.index(column) for column in wanted)
+            drawn = header.index(SAMPLING_COLUMN) if SAMPLING_COLUMN in header else None
             return [
-                LabelLine(line, _name(*(row[at] for at in where)), row[said].strip())
+                LabelLine(
+                    line,
+                    _name(*(row[at] for at in where)),
+                    row[said].strip(),
+                    "" if drawn is None else row[drawn].strip(),
+                )
                 for line, row in rows[1:]
             ]
     if problems:
@@ -133,6 +142,8 @@ def read_label_lines(
     """
     known = KnownNames.of(names)
     labels = KnownNames.of(label_texts(classes))
+    shown = {name: i for i, name in enumerate(told_apart(classes))}
+    counts = Counter(classes)
     what = "pixel that was kept of the target" if pixels else "input of the target"
     found: dict[str, tuple[LabelLine, int]] = {}
     problems = []
@@ -146,7 +157,12 @@ def read_label_lines(
             problems.append(f"{where}{given.name[:80]!r}, which is no {what}")
             hints["names"] = f". They are called {_listed(names, NAMES_SHOWN)}"
             continue
-        label = _label(given.text, labels)
+        label = shown.get(given.text, _label(given.text, labels))
+        if label is None and counts[given.text] > 1:
+            several = [name for name, own in zip(shown, classes, strict=True) if own == given.text]
+            problems.append(f"{where}{given.text[:80]!r}, which {len(several)} classes are called")
+            hints[given.text] = f". Write {_listed(several, CLASSES_SHOWN)}"
+            continue
         if label is None:
             problems.append(f"{where}{given.text[:80]!r}, which is no class of the model")
             classes_shown = _listed(classes, CLASSES_SHOWN)
@@ -159,7 +175,7 @@ def read_label_lines(
                 how = f"as {given.text[:80]!r} and not {other.text[:80]!r}"
             problems.append(f"{where}{name[:80]!r} {how}, which line {other.line} has already")
             continue
-        found[name] = (LabelLine(given.line, name, given.text), label)
+        found[name] = (LabelLine(given.line, name, given.text, given.sampling), label)
     if len(problems) > PROBLEMS_SHOWN:
         problems[PROBLEMS_SHOWN:] = [f"and {len(problems) - PROBLEMS_SHOWN} more"]
     if problems:
@@ -200,9 +216,31 @@ def read_labels(path: Path, run: Run, sampling: Sampling) -> LabelSample:
     given.sort(key=lambda one: number[one[0].name])
     rows = np.array([number[line.name] for line, _ in given])
     labels = np.array([label for _, label in given])
+    lines = [line for line, _ in given]
+    draw = _threshold_draw(lines, path)
+    if draw is not None:
+        chosen, pool = draw.rows(run, len(rows))
+        _check_chosen(lines, rows, chosen, run, path)
+        return LabelSample(rows, labels, "random", pool=pool)
     if sampling == "stratified":
-        _check_chosen([line for line, _ in given], rows, run, path)
+        skipped = _skipped(lines, rows, run, path)
+        rows = np.concatenate([rows, skipped])
+        labels = np.concatenate([labels, np.full(len(skipped), CANNOT_TELL)])
+        order = np.argsort(rows)
+        rows = rows[order]
+        labels = labels[order]
     return LabelSample(rows, labels, sampling)
+
+
+def _threshold_draw(lines: Sequence[LabelLine], path: Path) -> ThresholdDraw | None:
+    """How the inputs were drawn to decide on a threshold; None if they were not."""
+    draws = {ThresholdDraw.parse(line.sampling) for line in lines}
+    if len(draws) > 1:
+        raise InputError(
+            f"expected inputs that were drawn in one way in {path}, got several in the column "
+            f"{SAMPLING_COLUMN}: keep each in a file of its own"
+        )
+    return draws.pop()
 
 
 def check_unique(names: Sequence[str], where: Path) -> None:
@@ -212,9 +250,28 @@ def check_unique(names: Sequence[str], where: Path) -> None:
         raise InputError(f"two inputs of {where} are called {twice[0]!r}: give them unique names")
 
 
-def _check_chosen(given: list[LabelLine], rows: RowNumbers, run: Run, path: Path) -> None:
+def chosen_rows(run: Run, n: int, sampling: Sampling) -> RowNumbers:
+    """The rows for a person to label; more rows begin with the same ones.
+
+    Args:
+        run: the run.
+        n: how many rows.
+        sampling: "stratified" as `rows_to_label` spreads them, or "random".
+
+    """
+    if sampling == "stratified":
+        return rows_to_label(run.logits, n, groups=run.groups)
+    if not 1 <= n <= len(run.logits):
+        raise InputError(
+            f"expected a number of inputs to label from 1 to {len(run.logits)}, got {n}"
+        )
+    return np.random.default_rng(0).permutation(len(run.logits))[:n]
+
+
+def _check_chosen(
+    given: list[LabelLine], rows: RowNumbers, chosen: RowNumbers, run: Run, path: Path
+) -> None:
     """Refuse labels that are no sample: others than those of the first inputs of the page."""
-    chosen = rows_to_label(run.logits, len(rows), groups=run.groups)
     others = [line for line, ours in zip(given, np.isin(rows, chosen), strict=True) if not ours]
     if not others:
         return
@@ -223,8 +280,28 @@ def _check_chosen(given: list[LabelLine], rows: RowNumbers, run: Run, path: Path
     raise InputError(
         f"{path} has no label for {missing!r}, but one for {strange.name!r} in line {strange.line}, "
         f"which is not among the first {len(rows)} inputs to label. Inputs chosen in another way do "
-        'not represent the rest: write "cannot tell" rather than leave one out. If they were drawn at '
-        "random, say so",
+        'not represent the rest: write "cannot tell" rather than leave one out'
+    )
+
+
+def _skipped(given: list[LabelLine], rows: RowNumbers, run: Run, path: Path) -> RowNumbers:
+    """The inputs before the last labelled one that have no label; they count as "cannot tell".
+
+    Labels are refused if more inputs were skipped than labelled: they are no sample.
+    """
+    most = min(2 * len(rows), len(run.logits))
+    chosen = rows_to_label(run.logits, most, groups=run.groups)
+    others = [line for line, ours in zip(given, np.isin(rows, chosen), strict=True) if not ours]
+    if not others:
+        labelled = np.isin(chosen, rows)
+        last = int(np.flatnonzero(labelled)[-1])
+        return chosen[: last + 1][~labelled[: last + 1]]
+    strange = min(others, key=lambda line: line.line)
+    raise InputError(
+        f"{path} has {len(rows)} labels, and one for {strange.name!r} in line {strange.line}, which is "
+        f"not among the first {most} inputs to label. Inputs chosen in another way do not represent "
+        "the rest: label at least half of the inputs of the page, in its order. If they were drawn "
+        "at random, say so",
         setting="sampling",
         value="'random'",
     )
@@ -237,6 +314,17 @@ def shown_classes(classes: Sequence[str], count: int) -> list[str]:
     (['cat', 'dog'], ['0', '1'])
     """
     return list(classes) if len(classes) == count else [str(i) for i in range(count)]
+
+
+def split_synonyms(lines: Iterable[str]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    r"""The names of classes, and the synonyms that follow each after a tab.
+
+    >>> split_synonyms(["maillot\tswimsuit\ttank suit", "tench"])
+    (('maillot', 'tench'), (('swimsuit', 'tank suit'), ()))
+    """
+    rows = [line.split("\t") for line in lines]
+    names = tuple(row[0] for row in rows)
+    return names, tuple(tuple(row[1:]) for row in rows)
 
 
 def _listed(names: Sequence[str], most: int) -> str:
@@ -333,6 +421,19 @@ def label_texts(classes: Sequence[str]) -> list[str]:
                 f"two classes would have the label {label!r}: give them different names"
             )
     return labels
+
+
+def told_apart(classes: Sequence[str]) -> list[str]:
+    """Names to show; a name of two classes and an empty one get the number of the class.
+
+    >>> told_apart(["crane", "heron", "crane", ""])
+    ['crane (class 0)', 'heron', 'crane (class 2)', '(class 3)']
+    """
+    names = [as_unicode(name) for name in classes]
+    known = Counter((*names, *NOT_A_CLASS, ""))
+    return [
+        name if known[name] == 1 else f"{name} (class {i})".lstrip() for i, name in enumerate(names)
+    ]
 
 
 def as_unicode(text: str) -> str:

@@ -5,35 +5,53 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pseudocal.app.collect import check_class_count
 from pseudocal.app.inputs.sets import open_inputs
-from pseudocal.app.inputs.tables import ARRAYS, AT_START, NUMBER, WITHIN, csv_cell, read_array
+from pseudocal.app.inputs.tables import (
+    ARRAYS,
+    AT_START,
+    NUMBER,
+    WITHIN,
+    csv_cell,
+    plain_cell,
+    read_array,
+)
 from pseudocal.app.inputs.texts import NO_INPUTS, read_descriptions
+from pseudocal.app.job import Sampling
 from pseudocal.app.label_files import (
     NOT_A_CLASS,
+    SAMPLING_COLUMN,
     KnownNames,
     as_unicode,
     check_unique,
+    chosen_rows,
     label_columns,
     label_lines,
     label_texts,
     shown_classes,
+    split_synonyms,
+    told_apart,
 )
 from pseudocal.app.publishing import publishing
 from pseudocal.app.report.images import as_frame, image_within, marked_within
 from pseudocal.app.report.page import templates
 from pseudocal.app.run import LABEL_PAGE, LABEL_TABLE, Run, RunRecord, save_record
+from pseudocal.app.thresholds import ThresholdDraw, check_classifier
 from pseudocal.arrays import InputError
-from pseudocal.calibrators.labels import RowNumbers, rows_to_label
+from pseudocal.calibrators.labels import RowNumbers
 from pseudocal.files import brief, own_file, replacing
 from pseudocal.metrics.images import RgbImage
 
+JOINED = "joined-inputs.csv"  # rows of several runs, in the run folder that joins them
 MOST_CELLS = 100  # columns of a row that are shown
 IMAGES_ROOM = 9_000_000  # characters that up to 200 images may take together
 MANY_IMAGES = 200  # with more, each still gets this fraction of the room, and the page grows
@@ -63,7 +81,14 @@ class ToLabel:
     cells: tuple[tuple[str, str], ...] = ()
 
 
-def write_labelling_page(path: Path, chosen: Sequence[ToLabel], classes: Sequence[str]) -> None:
+def write_labelling_page(
+    path: Path,
+    chosen: Sequence[ToLabel],
+    classes: Sequence[str],
+    synonyms: Sequence[Sequence[str]] = (),
+    *,
+    sampling: str = "",
+) -> None:
     """Write a page that shows one input after another and saves the labels as `labels.csv`.
 
     >>> from tempfile import TemporaryDirectory
@@ -77,9 +102,12 @@ def write_labelling_page(path: Path, chosen: Sequence[ToLabel], classes: Sequenc
         path: the file.
         chosen: what to label, in this order.
         classes: the names of the classes, in the model's order.
+        sampling: how the inputs were drawn, if `labels.csv` has to say so.
+        synonyms: other names of each class, which the search box finds.
 
     """
     counts = Counter((one.name, one.pixel) for one in chosen)
+    hidden = _names_tell(chosen, classes)
     twice = [name for (name, _), count in counts.items() if count > 1]
     if twice:
         raise InputError(f"{twice[0]!r} is to be labelled twice")
@@ -99,10 +127,15 @@ def write_labelling_page(path: Path, chosen: Sequence[ToLabel], classes: Sequenc
         unit=unit,
         data={
             "unit": unit,
-            "chosen": [_shown(one, labels, room) for one in chosen],
-            "classes": _told_apart([as_unicode(name) for name in classes]),
+            "chosen": [
+                _shown(one, labels, room) | {"title": f"input {i + 1}" if hidden else None}
+                for i, one in enumerate(chosen)
+            ],
+            "classes": told_apart(classes),
+            "synonyms": [list(each) for each in synonyms],
             "labels": labels,
             "others": NOT_A_CLASS,
+            "sampling": sampling,
             "guards": {"start": AT_START, "within": WITHIN},
         },
         style=style,
@@ -135,6 +168,24 @@ def _shown(one: ToLabel, labels: Sequence[str], room: int) -> dict[str, Any]:
     }
 
 
+def _names_tell(chosen: Sequence[ToLabel], classes: Sequence[str]) -> bool:
+    """Whether the name of an input contains the name of a class: a person must not see it.
+
+    >>> _names_tell([ToLabel("bird/crane_07.png")], ["heron", "Crane"])
+    True
+    >>> _names_tell([ToLabel("scratch/07.png")], ["cat", "7"])
+    False
+    """
+    words = {" ".join(_words(name)) for name in classes}
+    words = {word for word in words if any(letter.isalpha() for letter in word)}
+    names = [f" {' '.join(_words(one.name))} " for one in chosen]
+    return any(f" {word} " in name for name in names for word in words)
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in re.split(r"[\W_]+", text.casefold()) if word]
+
+
 def _drawn(one: ToLabel, room: int) -> tuple[str | None, str | None]:
     """The image and, for a pixel, what is around it."""
     if one.image_file is None:
@@ -146,18 +197,6 @@ def _drawn(one: ToLabel, room: int) -> tuple[str | None, str | None]:
     return image_within(one.image_file, room), None
 
 
-def _told_apart(names: list[str]) -> list[str]:
-    """Names to show; a name of two classes and an empty one get the number of the class.
-
-    >>> _told_apart(["crane", "heron", "crane", ""])
-    ['crane (class 0)', 'heron', 'crane (class 2)', '(class 3)']
-    """
-    known = Counter((*names, *NOT_A_CLASS, ""))
-    return [
-        name if known[name] == 1 else f"{name} (class {i})".lstrip() for i, name in enumerate(names)
-    ]
-
-
 def _content_hash(text: str) -> str:
     """How a content policy names the one script, or style, that it lets run."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
@@ -167,7 +206,13 @@ def _content_hash(text: str) -> str:
 
 
 def label(
-    out: Path | str, n: int = 50, *, classes: Iterable[str] = (), trust_paths: bool = False
+    out: Path | str,
+    n: int = 50,
+    *,
+    for_threshold: float | None = None,
+    classes: Iterable[str] = (),
+    trust_paths: bool = False,
+    sampling: Sampling = "stratified",
 ) -> Path:
     """Choose inputs for a person to label, and write a page and a table for it.
 
@@ -177,9 +222,15 @@ def label(
     Args:
         out: the folder that `calibrate` wrote. Nothing is predicted again.
         n: how many inputs to label.
+        for_threshold: draw inputs that could be accepted if at most this fraction of the accepted
+            predictions may be wrong. Their labels decide on a threshold (`pseudocal.app.threshold`);
+            they do not represent all inputs, so `refine` refuses them.
         classes: the names of the classes, if the run was given none or others; they are kept.
+            Synonyms may follow a name, each after a tab; the search box of the page finds them.
         trust_paths: whether to read files that the folder names outside itself, if somebody else
             wrote it.
+        sampling: "stratified" for inputs that are spread over classes and confidences, "random" for
+            inputs in random order.
 
     Returns:
         The page.
@@ -188,34 +239,54 @@ def label(
     out = Path(out)
     with publishing(out) as aside:
         run = Run.open(out, trust_paths=trust_paths)
-        names_given = tuple(classes)
+        names_given, synonyms = split_synonyms(classes)
         if names_given:
             check_class_count(names_given, run.logits.shape[1])
             run = Run(out, replace(run.record, classes=names_given))
             save_record(aside, run.record)
         check_unique(run.record.names, out)
-        rows = rows_to_label(run.logits, n, groups=run.groups)
+        rows, drawn = _chosen(run, n, for_threshold, sampling)
         names = [run.row_names[row] for row in rows]
         table = own_file(out, LABEL_TABLE)
         earlier = _earlier_labels(table, names, pixels=run.pixels is not None)
-        chosen = _to_label(run, rows)
+        chosen = shown_inputs(run, rows)
         page_classes = shown_classes(run.record.classes, run.logits.shape[1])
-        write_labelling_page(aside / LABEL_PAGE, chosen, page_classes)
-        _write_table(aside / LABEL_TABLE, run, chosen, [earlier.get(name, "") for name in names])
+        write_labelling_page(aside / LABEL_PAGE, chosen, page_classes, synonyms, sampling=drawn)
+        labels = [earlier.get(name, "") for name in names]
+        _write_table(aside / LABEL_TABLE, run, chosen, labels, drawn)
     return out / LABEL_PAGE
 
 
-def _write_table(path: Path, run: Run, chosen: Sequence[ToLabel], labels: Sequence[str]) -> None:
+def _chosen(
+    run: Run, n: int, for_threshold: float | None, sampling: Sampling
+) -> tuple[RowNumbers, str]:
+    """The rows to label, and how they were drawn, as the labels file says it."""
+    if for_threshold is None:
+        return chosen_rows(run, n, sampling), ""
+    check_classifier(run)
+    draw = ThresholdDraw.now(run, for_threshold)
+    return draw.rows(run, n)[0], str(draw)
+
+
+def _write_table(
+    path: Path, run: Run, chosen: Sequence[ToLabel], labels: Sequence[str], sampling: str
+) -> None:
     """Write the same as a table, with the labels of an earlier one."""
     cells = [one.cells for one in chosen]
-    if _is_array(run.record):  # whose numbers say nothing to a person
+    if is_array(run.record):  # whose numbers say nothing to a person
         cells = [()] * len(chosen)
-    header = (*label_columns(pixels=run.pixels is not None), *(column for column, _ in cells[0]))
+    drawn = [sampling] if sampling else []
+    header = [
+        *label_columns(pixels=run.pixels is not None),
+        *([SAMPLING_COLUMN] if sampling else []),
+        *(column for column, _ in cells[0]),
+    ]
     with path.open("w", newline="", encoding="utf-8") as file:
         file.write(",".join(map(csv_cell, header)) + "\n")
         for one, text, values in zip(chosen, labels, cells, strict=True):
             spot = [str(number) for number in one.pixel or ()]
-            row = [csv_cell(one.name), *spot, csv_cell(text), *(csv_cell(v) for _, v in values)]
+            texts = [text, *drawn, *(value for _, value in values)]
+            row = [csv_cell(one.name), *spot, *map(csv_cell, texts)]
             file.write(",".join(row) + "\n")
 
 
@@ -238,7 +309,7 @@ def _earlier_labels(path: Path, names: list[str], *, pixels: bool) -> dict[str, 
     return found
 
 
-def _to_label(run: Run, rows: RowNumbers) -> list[ToLabel]:
+def shown_inputs(run: Run, rows: RowNumbers) -> list[ToLabel]:
     """What a person is shown of each input, or of each pixel."""
     record = run.record
     inputs = rows.tolist()
@@ -280,7 +351,7 @@ def _row_numbers(names: Sequence[str], length: int, path: Path) -> list[int]:
     return [int(name) for name in names]
 
 
-def _is_array(record: RunRecord) -> bool:
+def is_array(record: RunRecord) -> bool:
     """Whether the inputs are rows of numbers, not texts or the columns of a table."""
     return record.source is not None and Path(record.source).suffix.lower() in ARRAYS
 
@@ -292,11 +363,11 @@ def _cells_of(record: RunRecord, rows: RowNumbers) -> Iterator[list[tuple[str, s
         return
     path = _source(record)
     names = [str(row) if record.saved else record.names[row] for row in rows]
-    if _is_array(record):
+    if is_array(record):
         array = open_inputs(str(path), dtype="float64", field=record.column)
         for number in _row_numbers(names, len(array), path):
             values = array.read(number).ravel()[:MOST_CELLS].tolist()
-            yield [(str(i), f"{value:.6g}") for i, value in enumerate(values)]
+            yield [(str(i), _few_digits(value)) for i, value in enumerate(values)]
         return
     columns = read_descriptions(path)
     shown = [name for name in columns if str(name).strip().lower() not in NO_INPUTS][:MOST_CELLS]
@@ -306,5 +377,18 @@ def _cells_of(record: RunRecord, rows: RowNumbers) -> Iterator[list[tuple[str, s
     if missing:
         raise InputError(f"{path} has no column {brief(missing[0])}, only {', '.join(columns)}")
     length = len(next(iter(columns.values()), ()))
+    as_text = plain_cell if path.name == JOINED else str  # we wrote it, with guarded cells
     for number in _row_numbers(names, length, path):
-        yield [(str(name), str(columns[name][number])) for name in shown]
+        yield [(str(name), as_text(_few_digits(columns[name][number]))) for name in shown]
+
+
+def _few_digits(value: Any) -> str:
+    """A cell for a person to read: fractions have four digits, other cells stay.
+
+    >>> [_few_digits(value) for value in (0.1 + 0.2, 1 / 3000, 123456.789, 2.0, 7, "0.123456")]
+    ['0.3', '0.0003333', '123457', '2', '7', '0.123456']
+    """
+    if not isinstance(value, float | np.floating):
+        return str(value)
+    number = float(value)
+    return f"{number:.0f}" if 1000 <= abs(number) < 1e15 else f"{number:.4g}"

@@ -185,11 +185,25 @@ def words(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(part.strip() for part in text.split(","))
 
 
-def names_in(path: Path | None) -> tuple[str, ...]:
-    """Read class names, one per line; blank lines at the end are dropped."""
+def one_file(names: list[str] | None) -> Path:
+    """The file of the second opinion that saved outputs need."""
+    if names is None or len(names) != 1:
+        raise InputError(
+            "saved outputs need the outputs of one second model: pass --second-opinion FILE, or label "
+            "some inputs with pseudocal label"
+        )
+    return Path(names[0])
+
+
+def names_in(path: Path | None, *, synonyms: bool = False) -> tuple[str, ...]:
+    """Read class names, one per line; blank lines at the end are dropped.
+
+    Synonyms may follow a name, each after a tab.
+    """
     if path is None:
         return ()
     try:
-        return tuple(path.read_text(encoding="utf-8").rstrip().splitlines())
+        lines = tuple(path.read_text(encoding="utf-8").rstrip().splitlines())
+        return lines if synonyms else tuple(line.split("\t")[0] for line in lines)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"expected a text file of class names, got {path}: {error}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -13,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.collect import check_class_count
-from pseudocal.app.inputs.ground_truth import read_ground_truth
+from pseudocal.app.inputs.choices import JSONL, read_choices
+from pseudocal.app.inputs.ground_truth import as_numbers, read_ground_truth
 from pseudocal.app.inputs.images import IMAGE_SUFFIXES
 from pseudocal.app.inputs.tables import (
     ARRAYS,
@@ -24,18 +26,19 @@ from pseudocal.app.inputs.tables import (
     read_table,
 )
 from pseudocal.app.inputs.texts import read_descriptions
-from pseudocal.app.models.files import AsLogits, OutputType
+from pseudocal.app.models.files import AsLogits, OutputType, check_class_names
 from pseudocal.app.publishing import finish_publishing, publishing
 from pseudocal.app.records import to_plain
 from pseudocal.app.report import Report, measure, write_page
 from pseudocal.app.report.page import ComparedLine, comparison, line_of
-from pseudocal.app.report.predictions import row_chunks
+from pseudocal.app.report.predictions import PredictionTable, row_chunks, writing_table
 from pseudocal.app.run import (
     CALIBRATION,
     LOGITS,
     PAGE,
     RECORD,
     REPORT,
+    SECOND,
     AboutData,
     AboutModel,
     Run,
@@ -43,7 +46,16 @@ from pseudocal.app.run import (
     Timing,
     save_run,
 )
-from pseudocal.arrays import InputError, Logits, Maps, as_labels, as_logits, as_maps, check_rows
+from pseudocal.arrays import (
+    InputError,
+    Logits,
+    Maps,
+    as_labels,
+    as_logits,
+    as_maps,
+    check_rows,
+    looks_like_probabilities,
+)
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.calibration import versions
 from pseudocal.files import allocate_array, own_file, replacing
@@ -51,7 +63,9 @@ from pseudocal.maps import check_maps
 from pseudocal.metrics import Outcomes, Segmented
 from pseudocal.stored import StoredArray
 
+SAVED = ARRAYS | TABLES | {JSONL}  # the suffixes of saved outputs
 NAMES = "file"  # the column of a table that names the inputs
+PREDICTED = "class"  # the column of predicted classes, as `predictions.csv` calls it
 TELLING_ROWS = 1000  # rows that show whether the numbers are probabilities
 
 
@@ -60,6 +74,7 @@ def collect_outputs(
     out: str | Path,
     *,
     inputs: str | Path | None = None,
+    second_opinion: str | Path | None = None,
     output_type: OutputType | None = None,
     binary: bool = False,
     field: str | None = None,
@@ -73,11 +88,14 @@ def collect_outputs(
         refine(out, "labels.csv").calibration.verdict
 
     Args:
-        path: an array or a table `(n, classes)`: .npy, .npz, .csv or .parquet.
+        path: an array or a table `(n, classes)`: .npy, .npz, .csv or .parquet; or .jsonl with the
+            log-probabilities of options (`inputs/choices.py`).
         out: the folder; if it holds these outputs already, its labels stay.
         inputs: what the person is shown, a row for each row of the outputs: a table or a text file
             with one input per line. A column `file` names the inputs; where it names images, these
             are shown. None to show row numbers.
+        second_opinion: the saved outputs of a second model for the same inputs: logits,
+            probabilities, or predicted classes in one column.
         output_type: whether the file holds "logits" or "probabilities"; None for logits, refused if
             they look like probabilities.
         binary: whether there is one number per row, for the second of two classes.
@@ -88,12 +106,15 @@ def collect_outputs(
     path = Path(path)
     out = Path(out)
     logits = AsLogits(lambda x: x, output_type, binary)(np.asarray(saved_array(path, field)))
+    row_names = saved_names(path) or tuple(map(str, range(len(logits))))
     if logits.ndim != 2:
         raise InputError(f"{path} has outputs of shape {logits.shape}, not (n, classes)")
     check_rows(logits)
     names = tuple(classes) or (() if binary else saved_classes(path))
     check_class_count(names, logits.shape[1])
     name = str(path.absolute())
+    if inputs is None and path.suffix.lower() == JSONL:
+        inputs = path
     source = None if inputs is None else os.path.abspath(inputs)
     described: dict[str, Any] = {}
     image_files = None
@@ -108,7 +129,7 @@ def collect_outputs(
             used=len(logits),
             preparation=f"saved {output_type or 'logits'}; no model was run",
         ),
-        names=tuple(map(str, described.get(NAMES, range(len(logits))))),
+        names=tuple(map(str, described.get(NAMES, row_names))),
         image_files=image_files,
         source=source,
         column=field,
@@ -122,8 +143,18 @@ def collect_outputs(
         versions=versions(),
     )
     _check_same(out, logits)
+    second = None
+    if second_opinion is not None:
+        second = read_second(Path(second_opinion), names, record.names, logits.shape[1], field)
+        record = replace(
+            record,
+            second_models=1,
+            settings={"second_opinion": [str(Path(second_opinion).absolute())]},
+        )
     with publishing(out) as aside:
         np.save(aside / LOGITS, logits)
+        if second is not None:
+            np.save(aside / SECOND.format(0), second)
         save_run(aside, record, None, np.empty(0))
     return out
 
@@ -131,17 +162,96 @@ def collect_outputs(
 def saved_array(path: Path, field: str | None = None) -> NDArray[Any] | StoredArray:
     """Read saved outputs; the numbers of a table are in its columns."""
     check_regular(path, "a file of outputs")
-    return read_table(path) if path.suffix.lower() in TABLES else read_array(path, field)
+    if path.suffix.lower() == JSONL:
+        return read_choices(path).logits
+    if path.suffix.lower() in TABLES:
+        return read_table(path, saved_classes(path))
+    return read_array(path, field)
 
 
 def saved_classes(path: Path) -> tuple[str, ...]:
     """The names of the classes: those of the columns of a table; none of an array."""
-    return tuple(read_columns(path)) if path.suffix.lower() in TABLES else ()
+    if path.suffix.lower() == JSONL:
+        return read_choices(path).classes
+    if path.suffix.lower() not in TABLES:
+        return ()
+    return tuple(name for name in read_columns(path) if name != NAMES)
+
+
+def saved_names(path: Path) -> tuple[str, ...]:
+    """The names of the inputs, in a column of the table or in the run folder; none of an array."""
+    if path.suffix.lower() == JSONL:
+        return read_choices(path).names
+    if path.suffix.lower() in TABLES:
+        return tuple(map(str, read_columns(path).get(NAMES, ())))
+    if path.name == LOGITS and (path.parent / RECORD).exists():
+        return Run.open(path.parent).record.names
+    return ()
+
+
+def read_second(
+    path: Path,
+    classes: Sequence[str],
+    names: Sequence[str],
+    count: int,
+    field: str | None = None,
+) -> NDArray[Any]:
+    """Read the outputs of a second model: logits `(n, classes)`, or predicted classes `(n,)`.
+
+    Rows and columns of a table are matched by name, where both files have names.
+
+    Args:
+        path: the file.
+        classes: the names of the classes of the first model, if they have names.
+        names: the names of the inputs.
+        count: the number of classes.
+        field: the name of the array to use if an .npz file holds several.
+
+    """
+    found = _second_classes(path, classes, field)
+    if found is None:
+        values = np.asarray(saved_array(path, field))
+        binary = values.ndim == 2 and values.shape[1] == 1 and count == 2
+        is_probability = values.ndim == 2 and looks_like_probabilities(values)
+        kind: OutputType = "probabilities" if is_probability else "logits"
+        found = AsLogits(lambda x: x, kind, binary)(values)
+        theirs = saved_classes(path)
+        if classes and theirs and sorted(theirs) == sorted(classes):
+            found = found[:, [theirs.index(name) for name in classes]]
+        elif classes and theirs:
+            check_class_names(tuple(classes), theirs)
+        if found.shape[1:] != (count,):
+            raise InputError(f"{path} has outputs of shape {found.shape} for {count} classes")
+    if len(found) != len(names):
+        raise InputError(f"{path} has {len(found)} outputs for {len(names)} inputs")
+    their_names = saved_names(path)
+    if their_names and their_names != tuple(names) and sorted(their_names) == sorted(names):
+        number = {name: i for i, name in enumerate(their_names)}
+        found = found[[number[name] for name in names]]
+    return found
+
+
+def _second_classes(path: Path, classes: Sequence[str], field: str | None) -> NDArray[Any] | None:
+    """The predicted classes in a file that has nothing else; None if it has outputs."""
+    if path.suffix.lower() == JSONL:
+        return None
+    if path.suffix.lower() not in TABLES:
+        check_regular(path, "a file of outputs")
+        array = np.asarray(read_array(path, field))
+        return as_numbers(array, classes, path) if array.ndim == 1 else None
+    columns = read_columns(path)
+    others = [name for name in columns if name != NAMES]
+    chosen = PREDICTED if PREDICTED in columns else others[0]
+    if len(others) > 1 and chosen != PREDICTED:
+        return None
+    return as_numbers(columns[chosen], classes, path)
 
 
 def _descriptions(path: Path, rows: int) -> dict[str, Any]:
     described = read_descriptions(path)
-    found = len(next(iter(described.values()), ()))
+    if not described:  # log-probabilities without questions
+        return {}
+    found = len(next(iter(described.values())))
     if found != rows:
         raise InputError(f"{path} describes {found} inputs, and there are {rows} outputs")
     return described
@@ -193,7 +303,8 @@ def evaluate(
     """Compute metrics of saved logits, and of the calibrated ones if there is a calibration.
 
     Ground truth may be names of classes: those of the columns of a table, or of the model in the folder
-    of the calibration.
+    of the calibration. A column `file` of it is matched with the names of the inputs: a column `file`
+    of the outputs, or those of the run that the outputs or the calibration belong to.
     """
     loaded = None if calibration is None else load_calibration(calibration)
     values = load_outputs(logits, output_type=output_type, field=field)
@@ -205,7 +316,8 @@ def evaluate(
         kind = Outcomes
         score = Outcomes.from_logits
         classes = saved_classes(logits) or _classes_beside(calibration)
-        labels = read_ground_truth(ground_truth, [str(i) for i in range(len(values))], classes)
+        names = saved_names(logits) or _names_beside(calibration, len(values))
+        labels = read_ground_truth(ground_truth, names, classes)
         truth = as_labels(labels, cast("Logits", values))  # only the shape of the logits matters
     before = []
     after = []
@@ -261,6 +373,15 @@ def _classes_beside(calibration: Path | None) -> tuple[str, ...]:
     return Run.open(calibration.parent).record.classes
 
 
+def _names_beside(calibration: Path | None, rows: int) -> tuple[str, ...]:
+    """The names of the inputs that the folder of a calibration knows, or row numbers."""
+    if calibration is not None and (calibration.parent / RECORD).exists():
+        names = Run.open(calibration.parent).record.names
+        if len(names) == rows:
+            return names
+    return tuple(map(str, range(rows)))
+
+
 def apply(
     calibration: Calibration,
     logits: Path,
@@ -274,8 +395,12 @@ def apply(
     The file appears once it is complete.
     """
     values = load_outputs(logits, output_type=output_type, field=field)
-    if out.suffix != ".npy":
-        raise InputError(f"expected an output file that ends in .npy, got {out}")
+    suffix = out.suffix.lower()
+    if suffix in TABLES and values.ndim == 2:
+        _write_table(calibration, logits, values, out)
+        return tuple(values.shape)
+    if suffix != ".npy":
+        raise InputError(f"expected an output file that ends in .npy, .csv or .parquet, got {out}")
     with replacing(out) as aside:
         written = allocate_array(
             aside, values.shape, np.float64 if values.dtype.itemsize > 4 else np.float32
@@ -284,6 +409,20 @@ def apply(
             written[rows] = calibration.probabilities(some)
         del written
     return tuple(values.shape)
+
+
+def _write_table(
+    calibration: Calibration, path: Path, values: Logits | StoredArray, out: Path
+) -> None:
+    """Write calibrated probabilities with the columns of the saved table."""
+    names = saved_names(path)
+    classes = saved_classes(path) or tuple(map(str, range(values.shape[1])))
+    with writing_table(out) as write:
+        for rows, some in _checked_chunks(values):
+            probabilities = calibration.probabilities(some)
+            columns: PredictionTable = {NAMES: list(names[rows])} if names else {}
+            columns |= {name: probabilities[:, i] for i, name in enumerate(classes)}
+            write(columns)
 
 
 def redraw(folder: Path) -> Path:

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+from pseudocal.app.accept import write_accepted
 from pseudocal.app.collect import Models, collect, open_models, plan
 from pseudocal.app.export import reopen_model, why_not_exported
 from pseudocal.app.job import DEFAULT_METHOD, ImageSettings, Job, Note, Sampling, Tick
@@ -22,13 +23,16 @@ from pseudocal.app.models.files import OutputType
 from pseudocal.app.publishing import publishing
 from pseudocal.app.render import Result, render
 from pseudocal.app.run import COLLECTED, JOB, LABEL_PAGE, Run
+from pseudocal.app.thresholds import threshold_of
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal, uncalibrated
 from pseudocal.calibrators.labels import LabelSample
 from pseudocal.calibrators.pseudocal import unmixed_calibration
+from pseudocal.calibrators.saved_outputs import calibrate_saved_outputs
 from pseudocal.calibrators.trust import warn_if_unreliable
 from pseudocal.calibrators.wording import Reason, ReasonCode
 
+Done = TypeVar("Done")
 Steps = Generator[Note | Tick, None, Result]
 
 
@@ -39,8 +43,13 @@ def conclude(run: Run, labels: LabelSample | None = None) -> Calibration:
     if evidence is None:  # saved outputs: nothing was mixed
         counts = {"pairs": 0, "mixup_samples": 0, "forward_passes": 0}
         settings: dict[str, Any] = {"outputs": record.model.name, "seed": 0}
-        none = uncalibrated()
-        calibration = Calibration(none.method, none.scaling, settings, counts)
+        settings |= record.settings
+        if record.second_models:
+            second = run.second_logits[0]
+            calibration = calibrate_saved_outputs(run.logits, second, settings)
+        else:
+            none = uncalibrated()
+            calibration = Calibration(none.method, none.scaling, settings, counts)
     elif record.not_mixed is not None:
         settings = {"seed": record.method.seed} | record.settings
         why = Reason(ReasonCode(record.not_mixed))
@@ -89,6 +98,15 @@ def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
     return _published(result, job.out)
 
 
+def saved_steps(out: Path) -> Steps:
+    """Conclude from two saved outputs, and render; returns the result."""
+    with publishing(out, keep=(*COLLECTED, LABEL_PAGE)) as aside:
+        run = Run.open(out)
+        yield Note(f"{len(run.logits):,} {run.record.data.preparation}")
+        result = render(run, conclude(run), aside, out=out)
+    return _published(result, out)
+
+
 def _for_runs(method: PseudoCal) -> PseudoCal:
     """The method with the defaults of a run; what the user has chosen stays.
 
@@ -107,6 +125,7 @@ def refine_steps(
     labels: Path,
     *,
     sampling: Sampling = "stratified",
+    max_error: float | None = None,
     trust: bool = False,
     trust_paths: bool = False,
     device: str = "cpu",
@@ -115,6 +134,11 @@ def refine_steps(
     with publishing(out, keep=(*COLLECTED, LABEL_PAGE)) as aside:
         run = Run.open(out, trust_paths=trust_paths)
         given = read_labels(labels, run, sampling)
+        if given.pool is not None:
+            raise InputError(
+                f"expected labels that represent all inputs, got labels drawn for a threshold in "
+                f"{labels}: run pseudocal threshold {out} {labels}"
+            )
         calibration = conclude(run, given)
         model = None
         if calibration.refused is None:
@@ -124,6 +148,11 @@ def refine_steps(
             if reason is not None:
                 yield Note(reason)
         result = render(run, calibration, aside, out=out, model=model, labels=given)
+        if max_error is not None:
+            temperature = calibration.temperature
+            found = threshold_of(run, temperature, max_error, given, same_labels=True)
+            write_accepted(run, calibration, found, aside)
+            result = replace(result, threshold=found)
     return _published(result, out)
 
 
@@ -131,14 +160,14 @@ def _published(result: Result, out: Path) -> Result:
     return replace(result, out=out, predictions=out / result.predictions.name)
 
 
-def run_steps(steps: Steps) -> Result:
+def run_steps(steps: Generator[Note | Tick, None, Done]) -> Done:
     """Run steps to their end, and return the result; notes and progress are dropped."""
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            result: Result = end.value
-            return result
+            done: Done = end.value
+            return done
 
 
 def calibrate(
@@ -265,6 +294,7 @@ def refine(
     labels: str | Path,
     *,
     sampling: Sampling = "stratified",
+    max_error: float | None = None,
     trust: bool = False,
     trust_paths: bool = False,
     device: str = "cpu",
@@ -280,6 +310,8 @@ def refine(
         labels: a table with the columns `file` and `label`, of pixels also `y` and `x`. A label is
             a class, "cannot tell" or "none of these".
         sampling: how these inputs were drawn: "stratified" by `label`, or "random" by someone else.
+        max_error: the fraction of the accepted predictions that may be wrong, to find the threshold
+            as well; None to find none.
         trust: whether the file of the model, which is exported again, may run code.
         trust_paths: whether to read files that the folder names outside itself, if somebody else
             wrote it.
@@ -290,6 +322,7 @@ def refine(
         Path(out),
         Path(labels),
         sampling=sampling,
+        max_error=max_error,
         trust=trust,
         trust_paths=trust_paths,
         device=device,

@@ -6,14 +6,13 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 import typer
 
-from pseudocal.app.job import Note
-from pseudocal.app.pipeline import Steps
+from pseudocal.app.job import Note, Tick
 from pseudocal.app.records import to_plain
 from pseudocal.app.render import Result
 from pseudocal.app.report.wording import METRIC_TITLES, PERCENTAGES, points
@@ -21,6 +20,7 @@ from pseudocal.app.run import PAGE
 from pseudocal.calibrators.confidence import Effect
 from pseudocal.calibrators.wording import count
 
+Done = TypeVar("Done")
 METRICS = METRIC_TITLES | {"accuracy": "accuracy"}
 HOW_TO_PREPARE = (
     "to say how, for example: --resize 256 --crop 224 --preprocess imagenet "
@@ -129,7 +129,7 @@ def _temperature_line(result: Result) -> str:
     if fit.refused is not None:
         return f"T = 1 (fitted {fit.refused:.3f}, rejected); model unchanged"
     if result.report.unfitted:
-        return "T = 1 (nothing fitted); model unchanged"
+        return "T = 1 (nothing applied); model unchanged"
     low = "inf" if fit.low is None else f"{fit.low:.3f}"
     high = "inf" if fit.high is None else f"{fit.high:.3f}"
     level = "95%" if result.report.labels is None else "90%"
@@ -220,15 +220,15 @@ def _cell(interval: dict[str, float | None], metric: str) -> str:
 # ------------------------------------------------------------------------------ progress
 
 
-def show_progress(steps: Steps, *, quiet: bool) -> Result:
+def show_progress(steps: Generator[Note | Tick, None, Done], *, quiet: bool) -> Done:
     """Run steps to their end: print notes, show progress, and return the result."""
     with closing(steps), Stages(quiet=quiet) as stages:
         while True:
             try:
                 step = next(steps)
             except StopIteration as end:
-                result: Result = end.value
-                return result
+                done: Done = end.value
+                return done
             if not isinstance(step, Note):
                 stages.advance(step.what, step.done, step.total, step.unit)
             elif not quiet:

@@ -33,6 +33,7 @@ from pseudocal.app.report.predictions import (
 )
 from pseudocal.app.report.record import Example
 from pseudocal.app.run import CALIBRATION, PAGE, Run, RunRecord
+from pseudocal.app.thresholds import RunThreshold
 from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.confidence import confidences
@@ -55,6 +56,7 @@ class Result:
         report: the content of the report.
         out: the run folder.
         predictions: the table of predictions.
+        threshold: which predictions to accept, if `refine` was asked for it.
 
     """
 
@@ -62,6 +64,7 @@ class Result:
     report: Report
     out: Path
     predictions: Path
+    threshold: RunThreshold | None = None
 
     def __repr__(self) -> str:
         t = self.calibration.temperature

@@ -12,6 +12,7 @@
 | `probe.npy` | two inputs, to check an exported model |
 | `job.toml` | all settings, to repeat the run |
 | `calibration.json`, `report.json`, `report.html`, `predictions.*`, `model*`, `unconfirmed-model*` | results |
+| `threshold.json` | which predictions to accept, and what that promises |
 | `label.html`, `to-label.csv` | the labelling page and its table |
 
 Nobody else knows a file name. `publishing.py` lets the files appear all at once.
@@ -45,7 +46,7 @@ from pseudocal.app.models.model import SECOND_ONLY
 from pseudocal.app.pixels import PixelSample, load_shown_maps
 from pseudocal.app.records import decode_json, encode_json
 from pseudocal.arrays import InputError, Inputs, Logits, Maps, check_rows
-from pseudocal.calibrators import Calibration, PseudoCal
+from pseudocal.calibrators import Calibration, PseudoCal, uncalibrated
 from pseudocal.calibrators.calibration import versions
 from pseudocal.calibrators.evidence import Evidence, check_packed
 from pseudocal.files import allocate_array, brief, is_inside, own_file, replacing
@@ -61,6 +62,7 @@ JOB = "job.toml"
 CALIBRATION = "calibration.json"
 REPORT = "report.json"
 PAGE = "report.html"
+THRESHOLD = "threshold.json"
 LABEL_PAGE = "label.html"
 LABEL_TABLE = "to-label.csv"
 PARTS = "parts"  # the folder of blocks that workers have collected, until they are joined
@@ -84,6 +86,7 @@ RENDERED = (
     CALIBRATION,
     REPORT,
     PAGE,
+    THRESHOLD,
     "predictions.csv",
     "predictions.parquet",
     *MODEL_FILES,
@@ -159,6 +162,7 @@ class RunRecord:
     table: Literal["csv", "parquet"] | None = None
     saved: bool = False  # whether the outputs came from a file, so that there is no model to export
     second_models: int = 0  # how many second models have logits here
+    second_files: tuple[str, ...] = ()  # the files of the second models
     probe: tuple[int, ...] = ()  # the positions of the inputs in `probe.npy`
     # why inputs were not mixed, a code of `ReasonCode`; None if they were
     not_mixed: str | None = None
@@ -192,7 +196,7 @@ class RunRecord:
     @property
     def paths(self) -> list[str]:
         """All files that the record names."""
-        found = list(self.image_files or ())
+        found = [*(self.image_files or ()), *self.second_files]
         if self.source is not None:
             found.append(self.source)
         if not self.saved and not CODE.fullmatch(self.model.name):
@@ -275,11 +279,15 @@ class Run:
 
     @cached_property
     def second_logits(self) -> list[Logits]:
-        """The logits of each second model for the same rows."""
+        """The logits of each second model for the same rows.
+
+        Of saved outputs, the second may have predicted classes only.
+        """
         files = [own_file(self.folder, SECOND.format(i)) for i in range(self.record.second_models)]
         found = [map_array(file) for file in files]
         for file, logits in zip(files, found, strict=True):
-            if logits.shape != self.logits.shape:
+            of_classes = self.record.saved and logits.shape == self.logits.shape[:1]
+            if logits.shape != self.logits.shape and not of_classes:
                 raise InputError(f"{file} has shape {logits.shape}, not {self.logits.shape}")
         return found
 
@@ -353,6 +361,12 @@ class Run:
     def calibration(self) -> Calibration:
         """The calibration that was rendered last."""
         return Calibration.load(own_file(self.folder, CALIBRATION))
+
+    def calibration_in_force(self) -> Calibration:
+        """The calibration that was rendered last; T = 1 for saved outputs before `refine`."""
+        if self.record.saved and not os.path.lexists(self.folder / CALIBRATION):
+            return uncalibrated()
+        return self.calibration()
 
 
 def pixel_name(name: str, y: object, x: object) -> str:
@@ -468,21 +482,30 @@ def sign(record: RunRecord) -> RunRecord:
     The key is random and stays in the user's state folder. A record from somebody else has no valid
     signature.
     """
-    key = _read_key() or _new_key()
-    return replace(record, signature=None if key is None else _digest(key, record))
+    return replace(record, signature=signature_of(record.paths))
 
 
 def is_signed(record: RunRecord) -> bool:
+    """Whether this user wrote the paths of a record on this machine."""
+    return is_signature_of(record.paths, record.signature)
+
+
+def signature_of(paths: Sequence[str]) -> str | None:
+    """The user's signature under paths; None if no key can be kept."""
+    key = _read_key() or _new_key()
+    return None if key is None else _digest(key, paths)
+
+
+def is_signature_of(paths: Sequence[str], signature: str | None) -> bool:
     """Whether this user wrote these paths on this machine."""
     key = _read_key()
-    if key is None or record.signature is None:
+    if key is None or signature is None:
         return False
-    given = record.signature.encode(errors="replace")
-    return hmac.compare_digest(_digest(key, record).encode(), given)
+    return hmac.compare_digest(_digest(key, paths).encode(), signature.encode(errors="replace"))
 
 
-def _digest(key: bytes, record: RunRecord) -> str:
-    return hmac.new(key, json.dumps(record.paths).encode(), hashlib.sha256).hexdigest()
+def _digest(key: bytes, paths: Sequence[str]) -> str:
+    return hmac.new(key, json.dumps(list(paths)).encode(), hashlib.sha256).hexdigest()
 
 
 def _read_key() -> bytes | None:

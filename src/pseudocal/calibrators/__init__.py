@@ -35,6 +35,14 @@ from pseudocal.calibrators.table import (
     comparison_table,
     needs_table,
 )
+from pseudocal.calibrators.thresholds import (
+    Candidate,
+    ClassThreshold,
+    Threshold,
+    find_class_thresholds,
+    find_threshold,
+    threshold_pool,
+)
 from pseudocal.calibrators.wording import Reason, ReasonCode
 
 __all__ = [
@@ -43,6 +51,8 @@ __all__ = [
     "NONE_OF_THESE",
     "PARTS",
     "Calibration",
+    "Candidate",
+    "ClassThreshold",
     "Corrected",
     "Ensemble",
     "Entry",
@@ -57,6 +67,7 @@ __all__ = [
     "Reason",
     "ReasonCode",
     "Step",
+    "Threshold",
     "atc",
     "atc_accuracy",
     "calibrate_by_name",
@@ -66,6 +77,8 @@ __all__ = [
     "doc",
     "doc_accuracy",
     "ensemble",
+    "find_class_thresholds",
+    "find_threshold",
     "match_confidence",
     "matrixscal",
     "mc_dropout",
@@ -78,6 +91,7 @@ __all__ = [
     "refine",
     "rows_to_label",
     "tempscal",
+    "threshold_pool",
     "transcal",
     "uncalibrated",
     "vectorscal",

@@ -24,16 +24,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import Floats, Labelled, Logits, Predictor
+from pseudocal.arrays import Floats, Inputs, Labelled, Logits, Predictor
 from pseudocal.batches import blend
 from pseudocal.calibrators.confidence import confidences, predictions
 from pseudocal.mixup.pairs import Classes, Pairs, with_different_classes
 
 SAME = 0.9  # two models that share more of their mistakes than this are practically the same model
+# two models that agree beyond chance on no more than this fraction may have different classes
+UNRELATED = 0.05
 # how far the accuracy lies from kappa towards the agreement; chosen on the development tasks
 LEAN = 0.2
 # how much of kappa (1 - kappa) is taken off for a surrogate; chosen on the development tasks too
 SURROGATE_BIAS = 0.15
+# a surrogate beside second models counts if its estimate differs by more than this: elsewhere it adds
+# nothing (development families, `docs/evaluation.md`)
+DIFFERENT = 0.2
+# of the first model's own mean confidence in the estimate; chosen on the development families
+OWN_WEIGHT = 0.15
+# confidences are rounded to this, so that their sum is exact, however it is divided among workers
+CONFIDENCE_STEP = 2.0**-26
 # the weight, in mistakes, with which the fraction of each class is shrunk to that of all classes
 PRIOR_MISTAKES = 3.0
 
@@ -87,43 +96,83 @@ def count_agreement(logits: Logits, its: Logits) -> Opinion:
     classes = logits.shape[1]
     agrees = own == its.argmax(axis=1)
     none = np.zeros((3, classes))
-    real = (np.ones(len(own)), agrees, confidences(its))
+    confident = np.round(confidences(its) / CONFIDENCE_STEP) * CONFIDENCE_STEP
+    real = (np.ones(len(own)), agrees, confident)
     return Opinion(*_by_class(own, real, classes), *none)
 
 
-def find_mistakes(
-    seconds: Sequence[Predictor], pairs: Pairs, mixup_samples: Labelled, lam: float
-) -> list[Opinion]:
-    """Count certain mistakes among the mixup samples of a batch.
+@dataclass(frozen=True, eq=False)
+class Suspects:
+    """The mixup samples that a model predicts as a class that it gives to neither input.
 
-    Each second model, asked before for inputs, predicts these.
+    >>> x = np.array([[4.0, 0.0, 2.5], [0.0, 4.0, 2.5]])
+    >>> pairs = Pairs(x, x, np.array([0]), np.array([1]))
+    >>> mixup_samples = Labelled(np.array([[2.4, 1.6, 2.5]]), np.array([0]))
+    >>> suspects = Suspects.of(pairs, mixup_samples, lam=0.6)
+    >>> suspects.predicted, suspects.inputs
+    (array([2]), array([[2.4, 1.6, 2.5]]))
+
+    Attributes:
+        pairs: The pairs that they are made of.
+        predicted: The class that the model predicts for each.
+        inputs: The mixup samples; None if there are none.
+
+    """
+
+    pairs: Pairs
+    predicted: Classes
+    inputs: Inputs | None
+
+    @classmethod
+    def of(cls, pairs: Pairs, mixup_samples: Labelled, lam: float) -> Suspects:
+        """Those of a batch."""
+        if len(mixup_samples) == 0:
+            none = np.empty(0, dtype=np.intp)
+            return cls(pairs[none], none, None)
+        mixed = with_different_classes(pairs)
+        own = pairs.outputs.argmax(axis=1)
+        predicted = mixup_samples.logits.argmax(axis=1)
+        at = np.flatnonzero(certain_errors(predicted, [own[mixed.first], own[mixed.second]]))
+        mixed = mixed[at]
+        inputs = blend(mixed.inputs, mixed.first, mixed.second, lam) if len(at) else None
+        return cls(mixed, predicted[at], inputs)
+
+    def __len__(self) -> int:
+        return len(self.predicted)
+
+    def predicted_by(self, predict: Predictor) -> Logits | None:
+        """What another model says of them; None if there are none."""
+        return None if self.inputs is None else predict(self.inputs)
+
+
+def find_mistakes(suspects: Suspects, said: Sequence[Logits | None]) -> list[Opinion]:
+    """Count certain mistakes: those to which no second model gives a class of its inputs either.
 
     >>> x = np.array([[4.0, 0.0, 2.5], [0.0, 4.0, 2.5]])
     >>> pairs = Pairs(x, x, np.array([0]), np.array([1]), opinions=np.array([[0], [1]]))
-    >>> mixup_samples = Labelled(np.array([[2.4, 1.6, 2.5]]), np.array([0]))  # predicted as the third class
-    >>> [opinion] = find_mistakes([lambda x: x], pairs, mixup_samples, lam=0.6)
+    >>> mixup_samples = Labelled(np.array([[2.4, 1.6, 2.5]]), np.array([0]))
+    >>> suspects = Suspects.of(pairs, mixup_samples, lam=0.6)
+    >>> [opinion] = find_mistakes(suspects, [suspects.predicted_by(lambda x: x)])
     >>> opinion.mistakes.tolist(), opinion.shared.tolist()
     ([0.0, 0.0, 1.0], [0.0, 0.0, 1.0])
+
+    Args:
+        suspects: What the model predicts as a class of neither input.
+        said: The logits of each second model for them.
+
     """
-    if len(mixup_samples) == 0 or pairs.opinions is None:
-        return [Opinion.empty(pairs.outputs.shape[1]) for _ in seconds]
-    kept = with_different_classes(pairs)
-    predicted = mixup_samples.logits.argmax(axis=1)
+    pairs = suspects.pairs
+    classes = pairs.outputs.shape[1]
     opinions = []
-    own = pairs.outputs.argmax(axis=1)
-    for second, its in zip(seconds, pairs.opinions.T, strict=True):
-        of_inputs = [classes[rows] for classes in (own, its) for rows in (kept.first, kept.second)]
-        wrong = np.flatnonzero(certain_errors(predicted, of_inputs))
-        same = np.zeros(len(wrong), dtype=bool)
-        mixed = kept[wrong]
-        if len(wrong):
-            same = (
-                second(blend(mixed.inputs, mixed.first, mixed.second, lam)).argmax(axis=1)
-                == predicted[wrong]
-            )
-        opinions.append(
-            count_mistakes(predicted[wrong], same, mixup_samples.logits.shape[1], mixed.weights)
-        )
+    for column, logits in enumerate(said):
+        if logits is None or pairs.opinions is None:
+            opinions.append(Opinion.empty(classes))
+            continue
+        its = pairs.opinions[:, column]
+        wrong = certain_errors(suspects.predicted, [its[pairs.first], its[pairs.second]])
+        same = logits.argmax(axis=1) == suspects.predicted
+        weights = None if pairs.weights is None else pairs.weights[wrong]
+        opinions.append(count_mistakes(suspects.predicted[wrong], same[wrong], classes, weights))
     return opinions
 
 
@@ -193,6 +242,8 @@ class Agreement:
         second_confidence: The mean confidence of the second model; NaN for a surrogate, which has
             none.
         surrogate: Whether the second opinion is a surrogate of the first model.
+        from_second: Whether the features of the surrogate are the logits of a second model: then it
+            counts beside that model only.
 
     """
 
@@ -203,6 +254,7 @@ class Agreement:
     mistakes: float
     second_confidence: float = math.nan
     surrogate: bool = False
+    from_second: bool = False
 
     @property
     def too_similar(self) -> bool:
@@ -223,13 +275,22 @@ class Agreement:
         return self.implied(self.rate, self.shared) <= 1 / self.classes + self.error
 
     @property
+    def unrelated(self) -> bool:
+        """Whether it agrees no more often than any two models: its classes may be other ones."""
+        chance = 1 / self.classes
+        above_chance = (self.rate - 2 * self.rate_error - chance) / (1 - chance)
+        return not self.surrogate and above_chance <= UNRELATED
+
+    @property
     def usable(self) -> bool:
         """Whether the estimate and a temperature can be taken from it.
 
         Features that do not tell the classes apart make a surrogate that is at chance, whatever the
         model is like.
         """
-        return not (self.too_similar or self.is_binary or (self.surrogate and self.at_chance))
+        if self.too_similar or self.is_binary:
+            return False
+        return not (self.at_chance if self.surrogate else self.unrelated)
 
     @property
     def rate_error(self) -> float:
@@ -312,37 +373,85 @@ class Consensus:
     (True, 0.085)
 
     Attributes:
-        agreements: The agreement with each usable second opinion.
+        agreements: The agreement with each usable second model, or that with a surrogate if there
+            is none.
+        surrogate: The agreement with a surrogate beside second models, if there is one.
+        confidence: The mean confidence of the first model, which counts a little; None to ignore it.
+        dominance: By how much the largest fraction of predictions of one class exceeds one over the
+            number of classes.
 
     """
 
     agreements: tuple[Agreement, ...]
+    surrogate: Agreement | None = None
+    confidence: float | None = None
+    dominance: float = 0.0
 
     @classmethod
-    def of(cls, agreements: Iterable[Agreement]) -> Consensus | None:
+    def of(
+        cls,
+        agreements: Iterable[Agreement],
+        confidence: float | None = None,
+        dominance: float = 0.0,
+    ) -> Consensus | None:
         """What the usable ones among second opinions say together; None if there are none.
 
-        A surrogate counts if no model does.
+        Beside a second model, a surrogate at chance counts too: it may be the only sign of a
+        collapse.
 
-        >>> model = Agreement(10, 1000, rate=0.6, shared=0.2, mistakes=500.0)
-        >>> surrogate = Agreement(10, 1000, rate=0.8, shared=0.2, mistakes=500.0, surrogate=True)
-        >>> Consensus.of([surrogate, model]).agreements == (model,), Consensus.of([])
-        (True, None)
+        >>> model = Agreement(10, 1000, rate=0.9, shared=0.2, mistakes=500.0)
+        >>> surrogate = Agreement(10, 1000, rate=0.3, shared=0.2, mistakes=500.0, surrogate=True)
+        >>> both = Consensus.of([surrogate, model])
+        >>> both.agreements == (model,), both.surrogate == surrogate, Consensus.of([])
+        (True, True, None)
 
         Args:
             agreements: The agreement with each second opinion.
+            confidence: As in the class.
+            dominance: As in the class.
 
         """
-        usable = tuple(agreement for agreement in agreements if agreement.usable)
-        models = tuple(agreement for agreement in usable if not agreement.surrogate)
-        if not usable:
-            return None
-        return cls(models or usable)
+        given = tuple(agreements)
+        models = tuple(each for each in given if each.usable and not each.surrogate)
+        surrogates = tuple(each for each in given if each.surrogate)
+        if models:
+            beside = [each for each in surrogates if not each.too_similar]
+            return cls(models, beside[0] if beside else None, confidence, dominance)
+        alone = tuple(each for each in surrogates if each.usable and not each.from_second)
+        return cls(alone, None, confidence, dominance) if alone else None
 
     @property
     def accuracy(self) -> float:
-        """The mean of what they estimate."""
+        """The estimated accuracy.
+
+        It is the mean of what second models estimate; a surrogate that differs much counts as much.
+        The model's own confidence has a weight of 15%: it errs in other ways than agreement.
+
+        >>> model = Agreement(10, 1000, rate=0.9, shared=0.2, mistakes=500.0)
+        >>> surrogate = Agreement(10, 1000, rate=0.6, shared=0.2, mistakes=500.0, surrogate=True)
+        >>> round(model.accuracy, 3), round(surrogate.accuracy, 3)
+        (0.88, 0.462)
+        >>> round(Consensus((model,), surrogate).accuracy, 3)
+        0.671
+        >>> round(Consensus((model,), confidence=0.98).accuracy, 3)  # 0.85 * 0.88 + 0.15 * 0.98
+        0.895
+        """
+        found = self.of_agreements
+        if self.surrogate is not None and self.difference > DIFFERENT:
+            found = (found + self.surrogate.accuracy) / 2
+        if self.confidence is None:
+            return found
+        return (1 - OWN_WEIGHT) * found + OWN_WEIGHT * self.confidence
+
+    @property
+    def of_agreements(self) -> float:
+        """The mean of what `agreements` estimate."""
         return float(np.mean([agreement.accuracy for agreement in self.agreements]))
+
+    @property
+    def difference(self) -> float:
+        """How far the estimate of a surrogate is from that of the second models beside it."""
+        return abs(self.of_agreements - self.surrogate.accuracy) if self.surrogate else 0.0
 
     @property
     def estimator(self) -> str:
@@ -351,6 +460,11 @@ class Consensus:
         "agreement", or "surrogate" if that is the only opinion.
         """
         return "surrogate" if self.agreements[0].surrogate else "agreement"
+
+    @property
+    def rate(self) -> float:
+        """How often the first model agrees with the opinions, on average."""
+        return float(np.mean([agreement.rate for agreement in self.agreements]))
 
     @property
     def at_chance(self) -> bool:

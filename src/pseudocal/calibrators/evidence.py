@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import InputError, Labelled, Logits, Predictor
+from pseudocal.arrays import InputError, Labelled, Logits
 from pseudocal.calibrators.agreement import (
     Agreement,
     Opinion,
+    Suspects,
     agreement_of,
     count_agreement,
     find_mistakes,
@@ -27,7 +28,6 @@ from pseudocal.calibrators.surrogate import (
     SurrogateSample,
     check_surrogate,
 )
-from pseudocal.mixup.pairs import Pairs
 from pseudocal.randomness import Streams
 from pseudocal.reservoir import Reservoir, Sample, check_sample
 from pseudocal.scaling import TemperatureScaling, fit_temperature
@@ -90,18 +90,13 @@ class Step:
 
 
 def count_opinions(
-    seconds: Sequence[Predictor],
-    others: Sequence[Logits],
-    real: Labelled,
-    pairs: Pairs,
-    mixup_samples: Labelled,
-    lam: float,
+    others: Sequence[Logits], real: Labelled, suspects: Suspects, said: Sequence[Logits | None]
 ) -> list[Opinion]:
     """Count what each second model says of one batch.
 
-    Of its inputs, whose logits are `others`, and of its mixup samples.
+    Of its inputs, whose logits are `others`, and of the suspects among its mixup samples.
     """
-    mistakes = find_mistakes(seconds, pairs, mixup_samples, lam)
+    mistakes = find_mistakes(suspects, said)
     return [
         count_agreement(real.logits, its) + wrong
         for its, wrong in zip(others, mistakes, strict=True)
@@ -251,7 +246,14 @@ class Evidence:
         found = [replace(a, rows=a.rows // epochs, mistakes=a.mistakes / epochs) for a in found]
         if self.surrogate_samples is not None:  # which has each input once
             surrogate = agreement_of(self.surrogate_samples.opinion(real.logits.shape[1]), real)
-            found.append(replace(surrogate, mistakes=surrogate.mistakes / epochs, surrogate=True))
+            found.append(
+                replace(
+                    surrogate,
+                    mistakes=surrogate.mistakes / epochs,
+                    surrogate=True,
+                    from_second=self.surrogate_samples.from_second,
+                )
+            )
         return found
 
     def temperature(self) -> TemperatureScaling:

@@ -167,6 +167,8 @@ class LabelSample:
             random in another way. Rows chosen in any other way, such as those that are easy to
             label or look wrong, do not represent the target.
         seed: The seed passed to `rows_to_label`.
+        pool: The rows that were drawn from, as row numbers, if these are not all rows: see
+            `threshold_pool`. Such labels decide on a threshold; they do not represent the target.
 
     """
 
@@ -174,6 +176,7 @@ class LabelSample:
     labels: Any
     sampling: Literal["stratified", "random"] = "stratified"
     seed: int = 0
+    pool: Any = None
 
     def __post_init__(self) -> None:
         rows = as_numpy(self.rows, "rows")
@@ -192,9 +195,24 @@ class LabelSample:
             raise InputError(f"expected sampling 'stratified' or 'random', got {self.sampling!r}")
         object.__setattr__(self, "rows", rows.astype(np.intp))
         object.__setattr__(self, "labels", labels.astype(np.int64))
+        if self.pool is not None:
+            object.__setattr__(self, "pool", self._checked_pool())
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def _checked_pool(self) -> RowNumbers:
+        pool = as_numpy(self.pool, "pool")
+        if pool.ndim != 1 or not is_integer(pool):
+            raise InputError(
+                f"expected a pool of row numbers, got {pool.dtype} of shape {pool.shape}"
+            )
+        if self.sampling != "random":
+            raise InputError("expected sampling 'random' for labels drawn from a pool")
+        other = np.setdiff1d(self.rows, pool)
+        if len(other):
+            raise InputError(f"expected labels of rows of the pool, got row {other[0]}")
+        return pool.astype(np.intp)
 
 
 def check_label_sample(
@@ -204,6 +222,11 @@ def check_label_sample(
     n, classes = logits.shape
     rows = sample.rows
     labels = sample.labels
+    if sample.pool is not None:
+        raise InputError(
+            f"expected labels that represent all rows, got labels drawn from {len(sample.pool)} of "
+            f"{n} rows for a threshold: pass them to find_threshold"
+        )
     if rows.min() < 0 or rows.max() >= n:
         bad = int(rows[(rows < 0) | (rows >= n)][0])
         raise InputError(f"expected row numbers from 0 to {n - 1}, got {bad}")

@@ -113,6 +113,27 @@ def judge_temperature(
     return "apply", Reason(ReasonCode.LABELS_UNDERCONFIDENT, numbers), None
 
 
+def enough(verdict: MeasuredVerdict, evidence: MeasuredEvidence) -> bool:
+    """Whether more labels would hardly change a verdict.
+
+    It is clear, and T is known as well as need be, or its interval is as far from T = 1 as half of
+    its width.
+
+    >>> evidence = MeasuredEvidence(0.2, 0.8, narrow=0.1, gap_before=0.2, gap_after=0.02, labels=50)
+    >>> enough("apply", evidence), enough("apply", evidence._replace(low=0.3))
+    (False, True)
+
+    Args:
+        verdict: The verdict of the labels.
+        evidence: What the labels say.
+
+    """
+    if verdict not in ("apply", "already calibrated"):
+        return False
+    half = (evidence.high - evidence.low) / 2
+    return half <= evidence.narrow or max(evidence.low, -evidence.high) >= half
+
+
 def more_labels(n: int, low: float, high: float, narrow: float) -> int:
     """An estimate of how many more labels would settle the verdict, in steps of ten.
 

@@ -33,13 +33,20 @@ from pseudocal.batches import (
     is_array,
     is_stream,
 )
-from pseudocal.calibrators.agreement import Consensus
+from pseudocal.calibrators.agreement import Consensus, Opinion, Suspects
 from pseudocal.calibrators.calibration import Calibration
-from pseudocal.calibrators.confidence import confidences, match_confidence
+from pseudocal.calibrators.confidence import confidences, match_confidence, mean_confidence
 from pseudocal.calibrators.evidence import Evidence, Step, count_opinions
 from pseudocal.calibrators.executors import Executor, collect_in_blocks
-from pseudocal.calibrators.surrogate import Surrogate, SurrogateCollector
-from pseudocal.calibrators.trust import AccuracyEstimate, Trust, judge, warn_if_unreliable
+from pseudocal.calibrators.surrogate import Surrogate, SurrogateBatch, SurrogateCollector
+from pseudocal.calibrators.trust import (
+    AccuracyEstimate,
+    Trust,
+    consensus_from,
+    judge,
+    too_close,
+    warn_if_unreliable,
+)
 from pseudocal.calibrators.wording import Reason, ReasonCode
 from pseudocal.maps import predicted, sampled
 from pseudocal.mixup import AnywhereBefore, Pairing, Strategy, WithinBatch
@@ -50,6 +57,10 @@ from pseudocal.scaling import TemperatureScaling
 
 SAMPLES = 5 / 8  # of the memory, for logits of mixup samples and of inputs
 PARTNERS = 1 / 4  # of the memory, for earlier inputs of a stream; the rest is for working copies
+BESIDE = 1 / 4  # of the memory, on top of it, for a surrogate beside a second model
+# bytes for each pair of features of a surrogate: with so many classes that they do not fit, a second
+# model brings none
+BYTES_OF_PAIR = 120
 ENOUGH_MIXUP_SAMPLES = 1000  # the partners that were drawn then move the temperature by some 3%
 MOST_EPOCHS = 16  # a target of a dozen inputs has few different pairs
 
@@ -61,9 +72,8 @@ class PseudoCal:
     This class holds the settings; `fit` does the work and returns a `Calibration`.
 
     >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(size=(1000, 2)) + 2 * rng.integers(0, 2, size=(1000, 1))
-    >>> model = lambda x: np.stack([np.zeros(len(x)), 9 * (x.sum(axis=1) - 2)], axis=1)  # overconfident
-    >>> calibration = PseudoCal().fit(model, x)
+    >>> x = 3 * np.eye(3)[rng.integers(3, size=1000)] + rng.normal(size=(1000, 3))
+    >>> calibration = PseudoCal().fit(lambda x: 9 * x, x)  # an overconfident model
     >>> calibration
     Calibration(pseudocal: T = ... in [...], from ... rows, verdict: caution)
     >>> calibration.temperature > 3
@@ -79,7 +89,8 @@ class PseudoCal:
         memory: The most bytes that `fit` keeps of the target, with its working copies: five eighths
             for the samples of logits, a quarter for partners from earlier batches of a stream, an
             eighth for sorting and fitting. A full sample is a uniform sample of all rows. The data,
-            the model, a `Surrogate` (which has its own limit) and about eight copies of the inputs
+            the model, a surrogate (which has its own limit, beside a second model a quarter of this)
+            and about eight copies of the inputs
             and logits of one batch come on top. For a segmentation model, the batches of an array
             are made small enough that these copies fit into `memory` too, down to two images; the
             batches of a stream are used as they are. With an executor, each process has this limit.
@@ -95,7 +106,8 @@ class PseudoCal:
         estimator: "mixup", as in the paper; "agreement", which needs a second opinion and
             matches the mean confidence to the accuracy that the agreement of the models implies; or
             "auto", which is agreement where there is a usable second opinion and mixup samples
-            where there is none.
+            where there is none. With two classes, and where the confidence is near the estimated
+            accuracy, "auto" applies nothing (T = 1): label about 50 inputs.
         on_unreliable: What to do with a temperature that should not be applied: "warn", or return
             the "identity", T = 1, and keep the other as `Calibration.refused`. None is "warn", and
             "identity" in a run of the application.
@@ -264,6 +276,9 @@ class PseudoCal:
             SurrogateCollector(second, streams) for second in given if isinstance(second, Surrogate)
         ]
         models: list[Checked | SurrogateCollector] = [predict, *seconds, *surrogates]
+        beside = None  # a surrogate from the logits of the second model
+        if seconds and not surrogates:
+            beside = SurrogateCollector(self._surrogate_beside, streams)
         make_mixup = strategy or partial(
             mixup, lam=self.lam, labels=self.labels, pixels_per_image=self.pixels_per_image
         )
@@ -275,6 +290,8 @@ class PseudoCal:
             others = second_logits(seconds, batch.inputs, logits)
             outputs = self._remembered(logits, strategy)
             real = self._real(logits, outputs, streams.real(batch.number))
+            if surrogates:
+                SurrogateCollector.check(real)
             classes = _classes(others)
             if self.epochs is None and logits.ndim > 2:
                 epochs = 1  # each pair of images gives thousands of pixels
@@ -283,11 +300,22 @@ class PseudoCal:
                 pairs = pairing.of(batch, outputs, classes, epoch)
                 rng = streams.mixup_variant(batch.number, epoch)
                 mixup_samples = make_mixup(predict, pairs, rng=rng) if len(pairs) else NO_MIXUP
-                opinions = count_opinions(seconds, others, real, pairs, mixup_samples, self.lam)
-                surrogate_samples = [
-                    surrogate.batch_sample(batch, real, pairs, mixup_samples, self.lam, epoch)
-                    for surrogate in surrogates
-                ]
+                opinions, surrogate_samples = list[Opinion](), list[SurrogateBatch]()
+                if seconds or surrogates:
+                    suspects = Suspects.of(pairs, mixup_samples, self.lam)
+                    said = [suspects.predicted_by(second) for second in seconds]
+                    opinions = count_opinions(others, real, suspects, said)
+                    surrogate_samples = [
+                        surrogate.batch_sample(batch, real, suspects, epoch)
+                        for surrogate in surrogates
+                    ]
+                    if beside and self._has_room_beside(classes=real.logits.shape[1]):
+                        logits_of_second = (others[0], said[0])
+                        surrogate_samples.append(
+                            beside.batch_sample(
+                                batch, real, suspects, epoch, given=logits_of_second
+                            )
+                        )
                 after = sum(each.rows for each in models)
                 yield Step(
                     rows=batch.rows,
@@ -318,12 +346,16 @@ class PseudoCal:
         real = evidence.real.labelled
         agreements = evidence.agreements
         found = {"mixup": evidence.temperature()}
-        consensus = Consensus.of(agreements)
+        consensus = consensus_from(agreements, real)
         if consensus is not None:
             found[consensus.estimator] = match_confidence(
                 real.logits, consensus.accuracy, consensus.error
             )
-        used = "mixup" if self.estimator == "mixup" or consensus is None else consensus.estimator
+        used = self._used(consensus, real)
+        if used == "none" and not settings.get("strategy"):
+            found["none"] = TemperatureScaling(1.0, rows=found["mixup"].rows)
+        elif used == "none":  # a strategy is compared with mixup
+            used = "mixup"
         scaling = found[used]
         settings = settings | {"estimator": used}
         if settings.get("strategy"):  # for comparison only, so it gets no verdict
@@ -336,11 +368,39 @@ class PseudoCal:
             agreements=agreements,
             consensus=consensus,
         )
-        estimates = {name: each.temperature for name, each in found.items() if not each.bound}
+        estimates = {
+            name: each.temperature
+            for name, each in found.items()
+            if name != "none" and not each.bound
+        }
         fitted = Calibration(
             "pseudocal", scaling, settings, evidence.counts, trust=trust, estimates=estimates
         )
         return fitted.without_refused()
+
+    def _used(self, consensus: Consensus | None, real: Labelled) -> str:
+        """The estimator whose temperature is applied; "none" is T = 1.
+
+        With two classes nothing can be checked without labels, and temperatures from mixup samples
+        made calibration worse on average in our tests. So they are applied on request only. So are
+        temperatures that are too near to 1 for the estimate to tell whether they help.
+        """
+        if self.estimator == "mixup":
+            return "mixup"
+        if consensus is None:
+            return "none" if real.logits.shape[1] == 2 else "mixup"
+        if self.estimator == "auto" and too_close(consensus, mean_confidence(real, 1.0)):
+            return "none"
+        return consensus.estimator
+
+    @property
+    def _surrogate_beside(self) -> Surrogate:
+        """The surrogate that a second model brings."""
+        return Surrogate(memory=max(2**16, int(self.memory * BESIDE)))
+
+    def _has_room_beside(self, classes: int) -> bool:
+        """Whether the logits of a second model can be the features of a surrogate."""
+        return classes > 2 and BYTES_OF_PAIR * classes**2 <= self._surrogate_beside.memory
 
     def _check(
         self, data: Any, second_opinion: Any, batch_size: int, strategy: Strategy | None

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import InputError, Logits, as_logits, check_rows, check_temperature
-from pseudocal.calibrators.confidence import confidence_slope, confidences
+from pseudocal.calibrators.confidence import confidence_slope, confidences, match_confidence
 from pseudocal.calibrators.labelled_accuracy import (
     LEVEL,
     CheckedRows,
@@ -33,21 +33,35 @@ from pseudocal.calibrators.labels import (
     check_label_sample,
     labelling_order,
 )
-from pseudocal.calibrators.measured import NARROW, Measured, MeasuredEvidence, judge_temperature
+from pseudocal.calibrators.measured import (
+    NARROW,
+    Measured,
+    MeasuredEvidence,
+    enough,
+    judge_temperature,
+)
 from pseudocal.calibrators.posterior import LOG_T, Posterior, Prior, log_likelihood, posterior
+from pseudocal.calibrators.wording import Reason, ReasonCode
 from pseudocal.metrics import Interval
 from pseudocal.scaling import TemperatureScaling
 
 ANYTHING = Prior("none", 1.0, 1.0, doubt=1.0)  # how temperatures of typical models are distributed
+# with two classes label-free estimates say too little: T is 1, up to this width in log T
+TWO_CLASSES = Prior("none", 1.0, 0.4)
 # in log T: the root mean square error of mixup samples, averaged over the families of development
 MIXUP_WIDTH = 0.7
 # of the accuracy that agreement estimates: its median on the development tasks
 AGREEMENT_ERROR = 0.05
 # of the accuracy that a surrogate estimates, as a prior: best of 0.05, 0.08 and 0.12 on development
 SURROGATE_ERROR = 0.12
+LABEL_FREE = ("mixup", "agreement", "surrogate")
 OTHER_WIDTH = 1.0  # the width for estimates of other methods, and the largest for agreement
 FINE_POINTS = 2001  # of a grid of log T, if all predictions are right or all wrong
 SLOPE_STEP = 0.01  # step in log T for a numerical derivative
+# by how much the measured gap may grow: it is half of the standard error with 50 labels, and to allow
+# nothing made calibration worse on the development families
+GAP_NOISE = 0.03
+SAME_CONFIDENCE = 1e-9  # mean confidences that differ by less are the same
 MOST_WEIGHT = 1e6  # the largest weight of a label, if all rows have one
 
 
@@ -82,8 +96,11 @@ def refine(
     labelled = LabelledTarget.of(logits, labels, groups)
     found = _fitted(labelled, priors)
     temperature = math.exp(found.mean)
-    scaling = TemperatureScaling(temperature, log_se=found.deviation, rows=len(labelled.labels))
-    return scaling, _measured(labelled, found, temperature, labels, tuple(priors), held_out=True)
+    measured, applied = _measured(
+        labelled, found, temperature, labels, tuple(priors), held_out=True
+    )
+    scaling = TemperatureScaling(applied, log_se=found.deviation, rows=len(labelled.labels))
+    return scaling, measured
 
 
 def as_applied(
@@ -115,7 +132,7 @@ def measure_temperature(
     check_temperature(temperature)
     labelled = LabelledTarget.of(logits, labels, groups)
     found = _fitted(labelled, (ANYTHING,))
-    return _measured(labelled, found, temperature, labels, (), held_out=False)
+    return _measured(labelled, found, temperature, labels, (), held_out=False)[0]
 
 
 def priors_of(
@@ -125,11 +142,13 @@ def priors_of(
 
     Agreement estimates the accuracy, so its error is one of the accuracy. The width of its prior is
     the range of log T over which the mean confidence changes as much: narrow where the confidence
-    reacts to the temperature. Agreement is left out if there are two classes: two models that are
-    both wrong then always agree, and no mixup sample can reveal it.
+    reacts to the temperature. With two classes, our label-free estimates are left out, and the
+    prior is one around T = 1: two models that are both wrong then always agree, and no mixup sample
+    can reveal it.
 
-    >>> [prior.estimator for prior in priors_of({"mixup": 2.0, "agreement": 1.5}, [[2.0, 0.0]])]
-    ['mixup']
+    >>> [prior] = priors_of({"mixup": 2.0, "agreement": 1.5}, [[2.0, 0.0]])
+    >>> prior.temperature, prior.width
+    (1.0, 0.4)
     >>> [round(prior.width, 2) for prior in priors_of({"mixup": 2.0, "agreement": 1.5}, [[3.0, 0.0, 0.0]])]
     [0.7, 0.15]
 
@@ -141,14 +160,16 @@ def priors_of(
     """
     z = as_logits(logits)
     given = dict(widths or {})
-    kept = {
-        name: t for name, t in estimates.items() if not (name == "agreement" and z.shape[1] == 2)
-    }
+    kept = dict(estimates)
+    if z.shape[1] == 2:
+        kept = {name: t for name, t in kept.items() if name not in LABEL_FREE or name in given}
     found = [
         Prior(name, t, given[name] if name in given else _width(name, t, z))
         for name, t in kept.items()
     ]
-    return found or [ANYTHING]
+    if found:
+        return found
+    return [TWO_CLASSES] if z.shape[1] == 2 else [ANYTHING]
 
 
 def _width(estimator: str, temperature: float, logits: Logits) -> float:
@@ -249,10 +270,11 @@ def _measured(
     priors: tuple[Prior, ...],
     *,
     held_out: bool,
-) -> Measured:
-    """What the labels say.
+) -> tuple[Measured, float]:
+    """What the labels say, and the temperature that is applied.
 
-    If held out, each row is scored with a temperature fitted without it.
+    If held out, each row is scored with a temperature fitted without it, and T is held back where it
+    would make the gap larger.
     """
     target = labelled.target
     groups = labelled.groups
@@ -265,6 +287,9 @@ def _measured(
     low, high = _interval(labelled, found, right)
     before = float(confidences(target).mean())
     after = float(confidences(target, temperature).mean())
+    applied = temperature
+    if held_out and len(target) > len(labelled.rows):
+        applied = _held_back(target, temperature, before, after, accuracy.value)
     at_low = float(confidences(target, math.exp(low)).mean())
     at_high = float(confidences(target, math.exp(high)).mean())
     evidence = MeasuredEvidence(
@@ -278,10 +303,17 @@ def _measured(
         moves=0.0 if low <= 0 <= high else min(abs(at_low - before), abs(at_high - before)),
     )
     verdict, reason, more = judge_temperature(math.log(temperature), evidence)
+    reasons = [reason]
+    if applied != temperature:
+        after = float(confidences(target, applied).mean())
+        if verdict != "already calibrated":
+            reasons.append(Reason(ReasonCode.LABELS_HELD_BACK, {"temperature": applied}))
+    if enough(verdict, evidence):
+        reasons.append(Reason(ReasonCode.LABELS_ENOUGH))
     unlabelled = len(target) - len(labelled.rows)
-    return Measured(
+    measured = Measured(
         verdict,
-        (reason,),
+        tuple(reasons),
         labels=len(right),
         cannot_tell=int((sample.labels == CANNOT_TELL).sum()),
         none_of_these=int((sample.labels == NONE_OF_THESE).sum()),
@@ -297,6 +329,30 @@ def _measured(
         error_after=calibration_error(right, checked.confidence, groups),
         more_labels=None if more is None else min(more, unlabelled),
     )
+    return measured, applied
+
+
+def _held_back(
+    target: Logits, temperature: float, before: float, after: float, accuracy: float
+) -> float:
+    """The temperature nearest to the fitted one that makes the measured gap hardly larger.
+
+    Two classes with logits 2 and 0: without calibration the confidence is 88%. The labels say 80%, a
+    temperature of 5 would make it 60%: it stops at 69%, three points further off than 88% is.
+
+    >>> target = np.array([[2.0, 0.0]])
+    >>> before, after = confidences(target)[0], confidences(target, 5.0)[0]
+    >>> stopped = _held_back(target, 5.0, before, after, accuracy=0.8)
+    >>> confidences(target, stopped).round(2), _held_back(target, 5.0, before, after, accuracy=0.7)
+    (array([0.69]), 5.0)
+    """
+    most = abs(before - accuracy) + GAP_NOISE
+    if abs(after - accuracy) <= most:
+        return temperature
+    wanted = min(max(after, accuracy - most), accuracy + most)
+    if abs(wanted - before) < SAME_CONFIDENCE:
+        return 1.0
+    return match_confidence(target, wanted).temperature
 
 
 def _interval(

@@ -7,6 +7,8 @@ seen neither of its two inputs. Where the surrogate agrees, the prediction follo
 features; where it does not, the model is probably wrong. Whole groups of inputs to which the model
 gives the same wrong name look right to the surrogate: it learns the name.
 
+Beside a second model, a surrogate is made from the logits of that model, which are known already.
+
 A pass over the target collects `SurrogateSample`: features of the inputs, and of the mixup samples
 that the model predicts as a class of neither input. They are bounded samples that merge. Which rows
 are kept, and their folds, follow from their numbers.
@@ -22,16 +24,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import InputError, Inputs, Labelled, Predictor, as_numpy
-from pseudocal.batches import Batch, blend, count
-from pseudocal.calibrators.agreement import Opinion, certain_errors, count_mistakes
+from pseudocal.arrays import InputError, Inputs, Labelled, Logits, Predictor, as_numpy
+from pseudocal.batches import Batch, count
+from pseudocal.calibrators.agreement import Opinion, Suspects, certain_errors, count_mistakes
+from pseudocal.calibrators.confidence import below_top
 from pseudocal.calibrators.folded_ridge import SURROGATE_FOLDS, FoldedRidge, UnitRows
-from pseudocal.mixup.pairs import Classes, Pairs, with_different_classes
+from pseudocal.mixup.pairs import Classes
 from pseudocal.predictors import Deferred, as_predictor
 from pseudocal.randomness import Streams, row_keys
 from pseudocal.reservoir import Reservoir, Sample, check_sample
 
 ROWS_SHARE = 3 / 4  # of the memory is for the inputs, the rest for mixup samples
+FROM_SECOND = 2.0  # stands for scaled columns that are the logits of a second model
+LEAST_LOGIT = -50.0  # below the largest one
 KEY_RANGE = 2.0**63  # keys of rows are below
 PACKED = ("surrogate_samples", "surrogate_rows", "surrogate_mixup")
 
@@ -74,12 +79,14 @@ class SurrogateBatch(NamedTuple):
         mixup_samples: The features of mixup samples that the model predicts as a class of neither
             input, labelled with that class; the keys of both inputs have shape `(n, 2)`.
         surrogate: The settings.
+        from_second: Whether the features are the logits of a second model.
 
     """
 
     rows: Labelled
     mixup_samples: Labelled
     surrogate: Surrogate
+    from_second: bool = False
 
 
 NO_ROWS = Labelled(np.empty((0, 1), dtype=np.float32), np.empty(0, dtype=np.int64))
@@ -99,55 +106,57 @@ class SurrogateCollector:
         self._surrogate, self._streams = surrogate, streams
         self._encode = as_encoder(surrogate.features)
 
+    @staticmethod
+    def check(real: Labelled) -> None:
+        """Refuse rows that are pixels."""
+        if real.groups is not None:
+            raise InputError(
+                "expected a model that labels inputs for a surrogate, got one that labels every pixel"
+            )
+
     def batch_sample(
         self,
         batch: Batch,
         real: Labelled,
-        pairs: Pairs,
-        mixup_samples: Labelled,
-        lam: float,
+        suspects: Suspects,
         epoch: int = 0,
+        *,
+        given: tuple[Logits, Logits | None] | None = None,
     ) -> SurrogateBatch:
         """What a surrogate learns from one batch.
 
         Args:
             batch: The inputs.
             real: Their logits, labelled with the predicted class.
-            pairs: The pairs of inputs.
-            mixup_samples: The mixup samples of those pairs whose predicted classes differ.
-            lam: The weight of the larger input.
+            suspects: The mixup samples that the model predicts as a class of neither input.
             epoch: The number of the pass over the data; the inputs are learned in the first.
+            given: The logits of a second model for the inputs and the suspects, which are the
+                features then.
 
         """
-        if real.groups is not None:
-            raise InputError(
-                "expected a model that labels inputs for a surrogate, got one that labels every pixel"
-            )
+        of_inputs, of_suspects = (None, None) if given is None else given
         rows = NO_ROWS
         if epoch == 0:
             rows = Labelled(
-                self._features(batch.inputs),
+                self._features(batch.inputs, of_inputs),
                 real.labels,
                 groups=row_keys(self._streams, batch.rows),
             )
-        return SurrogateBatch(rows, self._suspects(pairs, mixup_samples, lam), self._surrogate)
+        mixup_samples = NO_ROWS
+        pairs = suspects.pairs
+        if suspects.inputs is not None and pairs.ids is not None:
+            parents = np.stack([pairs.ids[pairs.first], pairs.ids[pairs.second]], axis=1)
+            mixup_samples = Labelled(
+                self._features(suspects.inputs, of_suspects),
+                suspects.predicted,
+                pairs.weights,
+                row_keys(self._streams, parents),
+            )
+        return SurrogateBatch(rows, mixup_samples, self._surrogate, given is not None)
 
-    def _suspects(self, pairs: Pairs, mixup_samples: Labelled, lam: float) -> Labelled:
-        """The features of mixup samples that are predicted as a class that the model gives to neither input."""
-        if len(mixup_samples) == 0 or pairs.ids is None:
-            return NO_ROWS
-        mixed = with_different_classes(pairs)
-        own = pairs.outputs.argmax(axis=1)
-        predicted = mixup_samples.logits.argmax(axis=1)
-        at = np.flatnonzero(certain_errors(predicted, [own[mixed.first], own[mixed.second]]))
-        if len(at) == 0:
-            return NO_ROWS
-        mixed = mixed[at]
-        features = self._features(blend(mixed.inputs, mixed.first, mixed.second, lam))
-        parents = np.stack([pairs.ids[mixed.first], pairs.ids[mixed.second]], axis=1)
-        return Labelled(features, predicted[at], mixed.weights, row_keys(self._streams, parents))
-
-    def _features(self, x: Inputs) -> NDArray[np.float32]:
+    def _features(self, x: Inputs, known: Logits | None) -> NDArray[np.float32]:
+        if known is not None:
+            return logit_features(known)
         found = feature_rows(self._encode(x), count(x))
         self.rows += len(found)
         return found
@@ -221,6 +230,22 @@ def feature_rows(output: Any, n: int) -> NDArray[np.float32]:
     return found
 
 
+def logit_features(logits: Logits) -> NDArray[np.float32]:
+    """Logits as features: without what is the same for all classes, and finite.
+
+    >>> logit_features(np.array([[2.0, 0.0, -np.inf], [9.0, 7.0, 7.0]])).round(1)
+    array([[ 17.3,  15.3, -32.7],
+           [  1.3,  -0.7,  -0.7]], dtype=float32)
+
+    Args:
+        logits: The logits of a second model, of shape `(n, classes)`.
+
+    """
+    below = np.maximum(below_top(logits), LEAST_LOGIT)
+    found: NDArray[np.float32] = (below - below.mean(axis=1, keepdims=True)).astype(np.float32)
+    return found
+
+
 def check_surrogate(packed: Mapping[str, NDArray[Any]], classes: int) -> None:
     """Refuse what `SurrogateSample.pack` could not have returned."""
     numbers = packed[PACKED[0]]
@@ -228,7 +253,7 @@ def check_surrogate(packed: Mapping[str, NDArray[Any]], classes: int) -> None:
         raise InputError(f"{PACKED[0]} is {numbers.dtype} of shape {numbers.shape}, not 6 numbers")
     memory, scaled, rows_seen, rows_ceiling, mixup_seen, mixup_ceiling = numbers.tolist()
     whole = [float(n).is_integer() and 0 <= n <= 2**53 for n in (memory, rows_seen, mixup_seen)]
-    if not all(whole) or memory < 2**16 or scaled not in (0.0, 1.0):
+    if not all(whole) or memory < 2**16 or scaled not in (0.0, 1.0, FROM_SECOND):
         raise InputError(f"{PACKED[0]} is {numbers.tolist()}")
     rows = Sample(packed.get(PACKED[1]), int(rows_seen), rows_ceiling)
     mixup = Sample(packed.get(PACKED[2]), int(mixup_seen), mixup_ceiling)
@@ -248,10 +273,12 @@ class SurrogateSample:
     Args:
         memory: The most bytes to keep.
         scaled: Whether columns are divided by their standard deviation.
+        from_second: Whether the features are the logits of a second model.
 
     """
 
-    def __init__(self, memory: int, *, scaled: bool) -> None:
+    def __init__(self, memory: int, *, scaled: bool, from_second: bool = False) -> None:
+        self.from_second = from_second
         self._memory, self._scaled = memory, scaled
         rng = np.random.default_rng(0)  # draws nothing: all rows come with their keys
         self._rows = Reservoir(int(memory * ROWS_SHARE), rng)
@@ -260,13 +287,18 @@ class SurrogateSample:
     @classmethod
     def of(cls, batch_sample: SurrogateBatch) -> SurrogateSample:
         """An empty sample, for a surrogate with these settings."""
-        return cls(batch_sample.surrogate.memory, scaled=batch_sample.surrogate.features is None)
+        surrogate = batch_sample.surrogate
+        return cls(
+            surrogate.memory,
+            scaled=surrogate.features is None,
+            from_second=batch_sample.from_second,
+        )
 
     @classmethod
     def like(cls, packed: Mapping[str, NDArray[Any]]) -> SurrogateSample:
         """An empty sample, with the settings of a packed one."""
         memory, scaled = packed[PACKED[0]][:2].tolist()
-        return cls(int(memory), scaled=bool(scaled))
+        return cls(int(memory), scaled=bool(scaled), from_second=scaled == FROM_SECOND)
 
     def add(self, batch_sample: SurrogateBatch) -> None:
         """Add one batch. A mixup sample is kept as long as both of its inputs are."""
@@ -283,7 +315,7 @@ class SurrogateSample:
         parts = self._rows.sample, self._mixup.sample
         numbers = [
             self._memory,
-            float(self._scaled),
+            FROM_SECOND if self.from_second else float(self._scaled),
             *(n for part in parts for n in (part.seen, part.ceiling)),
         ]
         rows = {

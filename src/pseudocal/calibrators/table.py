@@ -117,7 +117,8 @@ def calibrate_by_name(name: str, material: Material, **settings: Any) -> Correct
 def _pseudocal(
     model: Any, target_inputs: Any, *, batch_size: int = DEFAULT_BATCH_SIZE, **settings: Any
 ) -> Calibration:
-    return PseudoCal(**settings).fit(model, target_inputs, batch_size=batch_size)
+    method = PseudoCal(**{"estimator": "mixup"} | settings)
+    return method.fit(model, target_inputs, batch_size=batch_size)
 
 
 def _cpcs(
@@ -141,11 +142,14 @@ def _transcal(
     target_logits: ArrayLike,
     *,
     reference: bool = False,
+    start: float = 2.0,
     seed: int = 0,
     **settings: Any,
 ) -> Calibration:
     ratio = density_ratio(source_train_features, target_features, reference=reference, seed=seed)
-    return transcal(source, ratio(source_features), target_logits, reference=reference, **settings)
+    weights = ratio(source_features)
+    settings |= {"reference": reference, "start": start}
+    return transcal(source, weights, target_logits, **settings)
 
 
 FEATURES: tuple[Part, ...] = ("source_train_features", "source_features", "target_features")

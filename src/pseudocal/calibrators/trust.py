@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
 from pseudocal.arrays import InputError, Labelled
-from pseudocal.calibrators.agreement import Agreement, Consensus
+from pseudocal.calibrators.agreement import DIFFERENT, Agreement, Consensus
 from pseudocal.calibrators.confidence import Effect, mean_confidence, nearer, normal, predictions
 from pseudocal.calibrators.wording import Reason, ReasonCode
 from pseudocal.files import brief
@@ -36,15 +36,29 @@ NORMAL_90 = 1.645  # the normal quantile of a 90% interval
 # on 90% of the development tasks the accuracy was at most this far below and above the calibrated
 # confidence
 ALONE_BELOW_AND_ABOVE = (0.52, 0.15)
-# and at most this far from the estimate of several models, beside the sampling error: c /
-# sqrt(classes), and always
-TOGETHER = (0.84, 0.05)
+# and at most this far below and above the estimate of several models: these / sqrt(classes), this
+# always, and below it the dominance of one class too; beside the sampling error and the difference
+# between the estimates
+TOGETHER_BELOW_AND_ABOVE = (0.3, 0.5)
+TOGETHER_ALWAYS = 0.05
 # and at most this fraction of (estimate - chance) below, and this far above, the estimate of a
 # surrogate: much of what it takes for right may be whole groups with a wrong name, however often it
 # agrees
 SURROGATE_BELOW_AND_ABOVE = (0.72, 0.13)
 # the probability from which a temperature is taken to be nearer to the truth than T = 1
 LIKELY = 2 / 3
+# an estimate nearer to the mean confidence than this is not applied: such temperatures made
+# calibration worse as often as better. To raise the confidence takes more, since few models are
+# underconfident under shift, unless the models agree on nearly all inputs
+NEAR = 0.07
+RAISE_FROM = 0.20
+NEARLY_ALL = 0.9
+# from here on lowering the confidence did no harm in 96% of the development cases
+CLEAR = 0.15
+# in how many of ten cases of held-out families the calibration error fell: from `CLEAR` on, and with
+# other temperatures that are applied (`docs/evaluation.md`)
+FELL_CLEAR = 8
+FELL_OTHERS = 6
 LARGE_GAP = 0.10  # a gap between confidence and accuracy that is large
 DOMINANT = 0.25  # a fraction of predictions of one class above 1 / classes that calls for caution
 # a fraction at which the model hardly tells inputs apart; of two classes, half as far from 1
@@ -96,13 +110,44 @@ class AccuracyEstimate:
         return self.low > 0 or self.high < 1
 
 
+def consensus_from(agreements: Iterable[Agreement], real: Labelled) -> Consensus | None:
+    """What second opinions, and the model's own outputs, say of the accuracy.
+
+    Args:
+        agreements: The agreement with each second opinion.
+        real: The logits of real inputs.
+
+    """
+    largest = _class_evidence(real)["largest class"]
+    dominance = largest - 1 / real.logits.shape[1]
+    return Consensus.of(agreements, mean_confidence(real, 1.0), dominance)
+
+
+def too_close(consensus: Consensus, confidence: float) -> bool:
+    """Whether the estimate is too near to the mean confidence for a temperature to help.
+
+    >>> agreement = Agreement(classes=10, rows=1000, rate=0.6, shared=0.2, mistakes=500.0)
+    >>> [too_close(Consensus((agreement,)), confidence) for confidence in (0.3, 0.5, 0.58, 0.6)]
+    [False, True, True, False]
+
+    Args:
+        consensus: What second opinions say.
+        confidence: The mean confidence without calibration.
+
+    """
+    gap = confidence - consensus.accuracy
+    if gap >= 0 or consensus.rate >= NEARLY_ALL:
+        return abs(gap) < NEAR
+    return -gap < RAISE_FROM
+
+
 def estimate_together(consensus: Consensus) -> AccuracyEstimate:
     """The accuracy that second opinions imply.
 
     >>> agreement = Agreement(classes=10, rows=1000, rate=0.6, shared=0.2, mistakes=500.0)
     >>> estimate = estimate_together(Consensus((agreement,)))
     >>> round(estimate.value, 2), round(estimate.low, 2), round(estimate.high, 2)
-    (0.52, 0.25, 0.79)
+    (0.52, 0.4..., 0.69)
     """
     below, above = estimate_errors(consensus)
     low = consensus.accuracy - NORMAL_90 * below
@@ -131,17 +176,24 @@ def estimate_alone(confidence: float, agreements: Sequence[Agreement]) -> Accura
 def estimate_errors(consensus: Consensus) -> tuple[float, float]:
     """The standard errors of the accuracy below the estimate and above it.
 
-    Those of a surrogate are lopsided.
+    Those of a surrogate alone are lopsided. Beside second models, the difference between its
+    estimate and theirs is one of the errors. Where one class has many of the predictions, models
+    often share the mistake, so the accuracy may be lower.
     """
     classes = consensus.agreements[0].classes
+    differ = consensus.difference / NORMAL_90
     if consensus.estimator == "surrogate":
         below, above = SURROGATE_BELOW_AND_ABOVE
         below *= consensus.accuracy - 1 / classes
     else:
-        below = above = math.hypot(TOGETHER[0] / math.sqrt(classes), TOGETHER[1])
+        below, above = (
+            math.hypot(each / math.sqrt(classes), TOGETHER_ALWAYS)
+            for each in TOGETHER_BELOW_AND_ABOVE
+        )
+        below = math.hypot(below, consensus.dominance)
     return (
-        math.hypot(below / NORMAL_90, consensus.error, consensus.spread),
-        math.hypot(above / NORMAL_90, consensus.error, consensus.spread),
+        math.hypot(below / NORMAL_90, consensus.error, consensus.spread, differ),
+        math.hypot(above / NORMAL_90, consensus.error, consensus.spread, differ),
     )
 
 
@@ -243,7 +295,7 @@ def judge(
     >>> trust.verdict, round(trust.estimated_accuracy.value, 2)
     ('apply', 0.5)
     >>> [str(reason.code) for reason in trust.reasons]
-    ['second_model_agrees', 'lowers_confidence', 'mixup_agrees']
+    ['second_model_agrees', 'lowers_confidence', 'expected_gain', 'mixup_agrees']
 
     If the rows have groups, they are pixels of images, for which the reasons differ.
 
@@ -261,7 +313,7 @@ def judge(
     temperatures = {"none": 1.0} | {name: fitted.temperature for name, fitted in found.items()}
     confidence = {name: mean_confidence(real, t) for name, t in temperatures.items()}
     models = [agreement for agreement in agreements if not agreement.surrogate]
-    surrogates = [agreement for agreement in agreements if agreement.surrogate]
+    surrogates = [each for each in agreements if each.surrogate and not each.from_second]
     evidence = {
         "confidence before": confidence["none"],
         "confidence after": confidence[used],
@@ -270,10 +322,15 @@ def judge(
     evidence |= _class_evidence(real)
     largest = evidence["largest class"]
     findings = [*_basics(found[used], largest, classes, pixels=pixels)]
+    if consensus is not None and used != "mixup" and lowers_clearly(consensus, confidence["none"]):
+        # the estimate may be too high, but a lower one would move the confidence the same way
+        findings = [("apply" if v == "caution" else v, reason) for v, reason in findings]
     if consensus is None:
         asked = models or surrogates  # beside a model nothing follows from a surrogate
         evidence |= _agreement_evidence(asked)
         why = _why_alone(models, surrogates, classes, pixels=pixels)
+        if used == "none":
+            why = _why_uncalibrated(models, surrogates, found["mixup"].temperature)
         findings += [("caution", reason) for reason in why]
         estimate = estimate_alone(confidence[used], asked)
         score = None
@@ -283,8 +340,9 @@ def judge(
             findings.append(("caution", _why_unusable(models)))
         weighed = Weighed.of(real, found, used, consensus, confidence)
         findings += weighed.findings()
-        if consensus.estimator == "agreement" and surrogates:
-            findings.append(("apply", Reason(ReasonCode.SURROGATE_UNUSED)))
+        if consensus.surrogate is not None:
+            evidence["surrogate accuracy"] = consensus.surrogate.accuracy
+            findings.append(_on_surrogate(consensus, consensus.surrogate, confidence["none"]))
         estimate = estimate_together(consensus)
         dominance = min(1.0, (largest - 1 / classes) / (2 * DOMINANT))
         score = max(weighed.doubt, dominance) - 0.5
@@ -296,6 +354,20 @@ def judge(
     verdict = findings[0][0]
     reasons = tuple(reason for _, reason in findings)
     return Trust(verdict, reasons, estimate, evidence, score, effects)
+
+
+def lowers_clearly(consensus: Consensus, confidence: float) -> bool:
+    """Whether the estimate is far below the mean confidence."""
+    return confidence - consensus.accuracy >= CLEAR
+
+
+def _on_surrogate(consensus: Consensus, surrogate: Agreement, confidence: float) -> Finding:
+    """What a surrogate beside second models says of the accuracy."""
+    numbers = {"surrogate": surrogate.accuracy, "accuracy": consensus.accuracy}
+    if consensus.difference <= DIFFERENT:
+        return "apply", Reason(ReasonCode.SURROGATE_CONFIRMS, numbers)
+    verdict: Verdict = "apply" if lowers_clearly(consensus, confidence) else "caution"
+    return verdict, Reason(ReasonCode.SURROGATE_DIFFERS, numbers)
 
 
 def _basics(
@@ -335,6 +407,17 @@ def _why_alone(
         yield Reason(ReasonCode.MIXUP_TWO_CLASSES)
 
 
+def _why_uncalibrated(
+    models: Sequence[Agreement], surrogates: Sequence[Agreement], mixup: float
+) -> Iterator[Reason]:
+    """Why a model of two classes stays as it is, and what its second opinions say."""
+    yield Reason(ReasonCode.TWO_CLASSES, {"mixup": mixup})
+    if models:
+        yield _why_unusable(models)
+    if surrogates:
+        yield _why_unusable(surrogates)
+
+
 def _why_unusable(agreements: Sequence[Agreement]) -> Reason:
     """Why nothing is taken from second opinions of one kind."""
     first = agreements[0]
@@ -345,6 +428,8 @@ def _why_unusable(agreements: Sequence[Agreement]) -> Reason:
     if first.is_binary:
         numbers = {"agreement": agreement, "highest": (1 + agreement) / 2}
         return Reason(ReasonCode.SECOND_MODEL_TWO_CLASSES, numbers)
+    if not first.surrogate and all(each.unrelated for each in agreements):
+        return Reason(ReasonCode.SECOND_MODEL_UNRELATED, {"agreement": agreement})
     if not first.surrogate:
         return Reason(ReasonCode.SECOND_MODEL_TOO_SIMILAR, {"shared": shared})
     if first.too_similar:
@@ -428,10 +513,10 @@ class Weighed:
         fractions = [agreement.shared for agreement in given]
         agreed = {"agreement_low": min(rates), "agreement_high": max(rates)}
         shared = {"shared_low": min(fractions), "shared_high": max(fractions)}
-        accuracy = {"accuracy": self.consensus.accuracy}
+        accuracy = {"accuracy": self.consensus.of_agreements}
         surrogate = self.consensus.estimator == "surrogate"
         if self.used != "mixup" and self.consensus.at_chance:
-            return Reason(ReasonCode.SECOND_MODEL_AT_CHANCE, agreed | shared)
+            return Reason(ReasonCode.SECOND_MODEL_AT_CHANCE, agreed | shared | accuracy)
         if min(agreement.mistakes for agreement in given) == 0:
             code = ReasonCode.SHARED_ERRORS_UNKNOWN
             if surrogate:
@@ -445,24 +530,37 @@ class Weighed:
         return Reason(ReasonCode.SECOND_MODELS_AGREE, numbers | {"models": float(len(given))})
 
     def _on_agreement(self) -> tuple[Verdict, tuple[Reason, ...]]:
-        """Judge a temperature from the agreement by what it was not taken from.
+        """Judge a temperature from the agreement by how far it moves the confidence.
 
-        The mixup samples, and the error of the estimate on other families.
+        That is what told harmful temperatures from helpful ones on the development families; whether
+        the mixup estimate points the same way did not.
         """
-        if self.consensus.at_chance:
-            return "do not apply", ()
-        temperature = self.temperatures[self.used]
-        numbers = {"temperature": temperature, "before": self.confidence["none"]}
-        if self.better < LIKELY:
-            return "caution", (Reason(ReasonCode.NO_CLEAR_GAIN, numbers),)
+        before = self.confidence["none"]
+        temperature = self.temperatures[self.consensus.estimator]
+        numbers = {"temperature": temperature, "before": before}
+        accuracy = {"accuracy": self.consensus.accuracy}
+        if self.used == "none":
+            return "caution", (Reason(ReasonCode.NO_CLEAR_GAIN, numbers | accuracy),)
         code = ReasonCode.RAISES_CONFIDENCE if temperature < 1 else ReasonCode.LOWERS_CONFIDENCE
-        moves = Reason(code, numbers)
+        moves = Reason(code, numbers | accuracy)
+        fell = FELL_OTHERS
+        verdict: Verdict = "caution"
+        if lowers_clearly(self.consensus, before):
+            fell = FELL_CLEAR
+            verdict = "caution" if self.consensus.at_chance else "apply"
+        if too_close(self.consensus, before):  # applied on request only
+            return "caution", (moves, self._mixup_side())
+        risk = Reason(ReasonCode.EXPECTED_GAIN, {"fell": float(fell)})
+        return verdict, (moves, risk, self._mixup_side())
+
+    def _mixup_side(self) -> Reason:
+        """Whether the mixup estimate points the same way."""
         mixup = {"mixup": self.temperatures["mixup"]}
         if self.backed >= LIKELY:
-            return "apply", (moves, Reason(ReasonCode.MIXUP_AGREES, mixup))
+            return Reason(ReasonCode.MIXUP_AGREES, mixup)
         if self.backed > 1 - LIKELY:
-            return "caution", (moves, Reason(ReasonCode.MIXUP_UNDECIDED, mixup))
-        return "caution", (moves, Reason(ReasonCode.MIXUP_DISAGREES, mixup))
+            return Reason(ReasonCode.MIXUP_UNDECIDED, mixup)
+        return Reason(ReasonCode.MIXUP_DISAGREES, mixup)
 
     def _on_mixup(self) -> tuple[Verdict, tuple[Reason, ...]]:
         """Judge a temperature from mixup samples by the estimated accuracy."""
@@ -478,13 +576,12 @@ class Weighed:
         return "do not apply", (Reason(ReasonCode.FURTHER, numbers), *self._closer_temperature())
 
     def _closer_temperature(self) -> Iterator[Reason]:
-        """The temperature from the second opinion, unless it is at chance."""
-        if not self.consensus.at_chance:
-            source = self.consensus.estimator
-            code = ReasonCode.AGREEMENT_IS_CLOSER
-            if source == "surrogate":
-                code = ReasonCode.SURROGATE_IS_CLOSER
-            yield Reason(code, {"temperature": self.temperatures[source]})
+        """The temperature from the second opinion."""
+        source = self.consensus.estimator
+        code = ReasonCode.AGREEMENT_IS_CLOSER
+        if source == "surrogate":
+            code = ReasonCode.SURROGATE_IS_CLOSER
+        yield Reason(code, {"temperature": self.temperatures[source]})
 
 
 def _agreement_evidence(agreements: Sequence[Agreement]) -> dict[str, float]:

@@ -1,9 +1,10 @@
 """Analyses of the paper.
 
-Whether mixup samples behave like the real inputs in them, the effect of lambda, and what correct
-and wrong predictions contribute to the NLL that temperature scaling minimises.
+Whether mixup samples behave like the real inputs in them, one by one and in bins of confidence
+(Figure 1b), the effect of lambda, what correct and wrong predictions contribute to the NLL that
+temperature scaling minimises, and the ECE that chance alone leaves.
 
-For the first two, inputs are predicted once and paired once, so every lambda mixes the same pairs: results differ by
+Except for the last two, inputs are predicted once and paired once, so every lambda mixes the same pairs: results differ by
 lambda only.
 """
 
@@ -28,7 +29,7 @@ from pseudocal.arrays import (
     check_temperature,
 )
 from pseudocal.batches import DEFAULT_BATCH_SIZE, count, cut, is_array, shuffled, take
-from pseudocal.metrics import Outcomes, ece
+from pseudocal.metrics import Outcomes, Reliability, ece
 from pseudocal.mixup import Pairs, partners, with_different_classes
 from pseudocal.mixup.mixup import mixup
 from pseudocal.predictors import Checked, as_predictor
@@ -41,10 +42,14 @@ __all__ = [
     "LAMBDAS",
     "Correspondence",
     "FactorisedNLL",
+    "RealAndPseudo",
     "Swept",
+    "calibrated_ece",
+    "chance_correspondence",
     "correspondence",
     "factorised_nll",
     "lambda_sweep",
+    "real_and_pseudo",
 ]
 
 
@@ -64,6 +69,38 @@ class Correspondence:
     accuracy: float
     pseudo_accuracy: float
     mixup_samples: int
+
+    @property
+    def chance(self) -> float:
+        """The rate if mistakes on mixup samples were independent of those on real inputs."""
+        return chance_correspondence(self.accuracy, self.pseudo_accuracy)
+
+
+@dataclass(frozen=True, eq=False)
+class RealAndPseudo:
+    """Reliability diagrams of the real target and of the pseudo target (Figure 1b of the paper).
+
+    Attributes:
+        real: the diagram of the target with its true labels.
+        pseudo: the diagram of the mixup samples with theirs.
+
+    """
+
+    real: Reliability
+    pseudo: Reliability
+
+    @property
+    def gap(self) -> float:
+        """How far apart both accuracies are at the same confidence.
+
+        The mean of their absolute difference over bins that both have, by the number of real
+        inputs; NaN if there is no such bin.
+        """
+        both = (self.real.count > 0) & (self.pseudo.count > 0)
+        if not both.any():
+            return math.nan
+        difference = abs(self.real.accuracy[both] - self.pseudo.accuracy[both])
+        return float(np.average(difference, weights=self.real.count[both]))
 
 
 @dataclass(frozen=True)
@@ -112,6 +149,46 @@ class FactorisedNLL:
         """The NLL of all predictions: both means, weighted by their fractions."""
         parts = [(self.correct, self.correct_nll), (1 - self.correct, self.wrong_nll)]
         return sum(weight * nll for weight, nll in parts if weight > 0)
+
+
+def chance_correspondence(accuracy: float, pseudo_accuracy: float) -> float:
+    """The correspondence rate of independent mistakes: both right or both wrong by chance.
+
+    >>> chance_correspondence(0.5, 0.75)
+    0.5
+
+    Args:
+        accuracy: the accuracy on real inputs.
+        pseudo_accuracy: the accuracy on mixup samples, by their labels.
+
+    """
+    return accuracy * pseudo_accuracy + (1 - accuracy) * (1 - pseudo_accuracy)
+
+
+def calibrated_ece(reliability: Reliability) -> float:
+    """The expected ECE of a perfectly calibrated model with these bins: what chance alone leaves.
+
+    In each bin the number of right predictions is binomial, with the mean confidence as the
+    probability. Its mean absolute deviation has a closed form (de Moivre). One prediction of
+    confidence 1/2 is always off by 1/2, two are off by 1 half of the time:
+
+    >>> one = Reliability(np.array([0.0, 1.0]), np.array([1]), np.array([0.5]), np.array([1]))
+    >>> two = Reliability(np.array([0.0, 1.0]), np.array([2]), np.array([1.0]), np.array([1]))
+    >>> round(calibrated_ece(one), 6), round(calibrated_ece(two), 6)
+    (0.5, 0.25)
+
+    Args:
+        reliability: the bins; how many predictions of each are right makes no difference.
+
+    """
+    from scipy.stats import binom
+
+    filled = reliability.count > 0
+    n = reliability.count[filled]
+    p = np.clip(reliability.confidence_sum[filled] / n, 0.0, 1.0)
+    m = np.floor(n * p) + 1
+    deviation = 2 * m * (1 - p) * binom.pmf(m, n, p)
+    return float(deviation.sum() / n.sum())
 
 
 def factorised_nll(
@@ -193,6 +270,50 @@ def correspondence(
     mixed = np.concatenate([mix.logits.argmax(axis=1) == mix.labels for mix in mixup_samples])
     return Correspondence(
         float((real == mixed).mean()), float(real.mean()), float(mixed.mean()), len(mixed)
+    )
+
+
+def real_and_pseudo(
+    model: Any,
+    target_inputs: Any,
+    target_labels: ArrayLike,
+    *,
+    temperature: float = 1.0,
+    bins: int = 15,
+    lam: float = 0.65,
+    batch_size: int = DEFAULT_BATCH_SIZE,
+    seed: int = 0,
+) -> RealAndPseudo:
+    """Compare the accuracy at each confidence, on the real target and on mixup samples.
+
+    PseudoCal rests on their similarity. This model is always right, on real inputs and on mixup
+    samples; with wrong labels it is right on the mixup samples only:
+
+    >>> x = 9 * np.eye(2)[np.random.default_rng(0).integers(0, 2, 100)]
+    >>> real_and_pseudo(lambda x: x, x, x.argmax(axis=1), bins=1).gap
+    0.0
+    >>> real_and_pseudo(lambda x: x, x, x.argmin(axis=1), bins=1).gap
+    1.0
+
+    Args:
+        model: anything that `as_predictor` takes.
+        target_inputs: one array.
+        target_labels: `(n,)`, the true labels, which this evaluation needs.
+        temperature: what both logits are divided by, such as PseudoCal's temperature.
+        bins: the number of bins of equal width.
+        lam: the weight of the larger input of a mixup sample.
+        batch_size: the size of the batches that pairs are drawn in.
+        seed: the seed of the pairs.
+
+    """
+    check_temperature(temperature)
+    predict = Checked(as_predictor(model))
+    logits, paired = _logits_and_pairs(predict, target_inputs, batch_size, seed)
+    truth = as_labels(target_labels, logits)
+    pseudo = _concatenated([mixup(predict, pairs, lam=lam) for pairs in paired])
+    return RealAndPseudo(
+        Reliability.of(Outcomes.from_logits(logits / temperature, truth), bins),
+        Reliability.of(Outcomes.from_logits(pseudo.logits / temperature, pseudo.labels), bins),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -122,7 +121,7 @@ class Checked:
     Args:
         predict: The model.
         binary: Whether it returns one logit z per input, which stands for the two logits (0, z).
-        doubt: Whether to warn if its first output looks like probabilities.
+        doubt: Whether to refuse a first output that looks like probabilities.
 
     """
 
@@ -160,10 +159,9 @@ class Checked:
             self._classes = logits.shape[1]
             few = logits if logits.ndim == 2 else logits[0].reshape(len(logits[0]), -1)[:, :999].T
             if self._doubt and looks_like_probabilities(few):
-                warnings.warn(
-                    "expected logits, got rows that are non-negative and sum to one: if the model returns "
-                    "probabilities, pass their logarithm instead: lambda x: np.log(model(x))",
-                    stacklevel=2,
+                raise InputError(
+                    "the outputs look like probabilities, not logits: they lie between 0 and 1; pass "
+                    "their logarithm instead: lambda x: np.log(model(x))"
                 )
         if logits.shape[1] != self._classes:
             raise InputError(

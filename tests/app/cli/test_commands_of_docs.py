@@ -28,6 +28,7 @@ ELSEWHERE = {
     "pseudocal bench run": "minutes or the paper's data: tests/lab/bench/test_command.py",
     "pseudocal bench table": "the results of a run: tests/lab/bench/test_command.py",
     "pseudocal bench figures": "the results of a run: tests/lab/bench/test_command.py",
+    "pseudocal bench export": "the results of a run: tests/lab/bench/test_bank.py",
     "pseudocal bench compare": "saved features: tests/lab/bench/test_saved_outputs.py",
     "pseudocal calibrate models:first": "the networks of the demo: tests/app/cli/test_demo.py",
     "pseudocal calibrate sentiment/": "a Hugging Face model: tests/app/cli/test_texts.py",
@@ -42,6 +43,8 @@ ELSEWHERE = {
     "pseudocal calibrate pipeline.skops": "a model of tables: tests/app/cli/test_tables_page.py",
     "pseudocal label pipeline/": "a model of tables: tests/app/cli/test_tables_page.py",
     "pseudocal refine pipeline/": "a model of tables: tests/app/cli/test_tables_page.py",
+    "pseudocal label calibrated/ --for-threshold": "more inputs: tests/app/cli/test_thresholds.py",
+    "pseudocal threshold calibrated/": "more inputs: tests/app/cli/test_thresholds.py",
     "pseudocal calibrate model.onnx s3://": "a cluster and a bucket: tests/app/cli/test_ray.py",
     "pseudocal calibrate model.onnx shards/": "a cluster: tests/app/cli/test_ray.py",
 }
@@ -140,7 +143,9 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     weights = {"weight": 6 * np.eye(3)[:, :, None, None]}
     conv: list[Any] = [("Conv", ["image", "weight"], ["logits"])]
     save_graph(Path("segmenter.onnx"), conv, weights, (["n", 3, "h", "w"], ["n", 3, "h", "w"]))
-    for folder, n, size in (("images", 60, (20, 24, 3)), ("frames", 4, (32, 64, 3))):
+    watched = [("reference", 120, (16, 16, 3))]
+    watched += [(day, 40, (16, 16, 3)) for day in ("monday", "tuesday", "wednesday")]
+    for folder, n, size in (("images", 60, (20, 24, 3)), ("frames", 4, (32, 64, 3)), *watched):
         Path(folder).mkdir()
         for i in range(n):
             pixels = rng.uniform(0, 255, size=3) + rng.normal(0, 20, size=size)
@@ -165,6 +170,8 @@ def write(path: Path, rows: list[Any]) -> None:
 
 def give_labels(folder: Path) -> None:
     """Fill in the table of a folder, as a person would who sees the first class everywhere."""
+    if (folder / "labelling").exists():  # of a monitor
+        folder = folder / "labelling"
     with (folder / "to-label.csv").open(newline="", encoding="utf-8") as file:
         names = [row["file"] for row in csv.DictReader(file)]
     write(Path("labels.csv"), [["file", "label"], *([name, "0"] for name in names)])

@@ -36,7 +36,7 @@ def check_agreement(lines: list[str], shown: list[Shown]) -> None:
     parts = "\n".join(lines).split("\n\n")
     assert len(parts) == len(shown) + 4
     labelled = [line.split()[0] for line in parts[-2].splitlines() if " labels: T = " in line]
-    assert labelled == ["0", "20", "50"]
+    assert labelled == ["0", "50", "100"]
     assert (shown[-1].folder / "label.html").exists()
     for part, each in zip(parts[1:], shown, strict=False):
         rows = {line[2:26].strip(): line[26:].split() for line in part.splitlines()[2:]}

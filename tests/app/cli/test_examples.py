@@ -38,3 +38,13 @@ def test_hugging_face():
 def test_onnx_service():
     answer = run("onnx_service")
     assert 0 < answer["confidence"] < 1
+
+
+def test_threshold_service(monkeypatch):
+    """A service that reports a class only where the promise covers it, over HTTP."""
+    monkeypatch.syspath_prepend(FOLDER)
+    found = run("threshold_service")
+    assert found["basis"] == "guaranteed"
+    assert "At most 5%" in found["promise"]
+    assert 0.2 < found["coverage"] < 0.95
+    assert found["error"] <= 0.05 < found["error without a threshold"]

@@ -244,9 +244,12 @@ class Hostile:
             "compare": ("report", self.out, self.run.out, "-o", other),
             "label": ("label", self.out, "-n", 12, *more),
             "refine": ("refine", self.out, self.run.labels, *more),
+            "threshold": ("threshold", self.out, "--max-error", "10%"),
+            "label for it": ("label", self.out, "-n", 12, "--for-threshold", "10%", *more),
             "evaluate": ("evaluate", z, y, "--calibration", self.out / "calibration.json"),
             "apply": ("apply", self.out / "calibration.json", z, "-o", self.place / "p.npy"),
             "job": ("calibrate", "--job", self.out / "job.toml", "-o", self.out),
+            "watch": ("watch", self.place / "monitor", "--baseline", self.out, *more),
             "calibrate": ("calibrate", "rows_model:predict", x, "-o", self.out, "--format", "csv"),
         }
 
@@ -267,7 +270,11 @@ class Hostile:
         own = os.path.realpath(self.mine)
         assert [path for _, path in touched if path == own or path.startswith(own + os.sep)] == []
         assert self._files() == before
-        assert {path.name for path in self.place.iterdir()} - listed <= {"comparison.html", "p.npy"}
+        assert {path.name for path in self.place.iterdir()} - listed <= {
+            "comparison.html",
+            "monitor",
+            "p.npy",
+        }
         return code
 
     def _files(self) -> list[dict[str, Any]]:
@@ -427,11 +434,18 @@ def test_the_table_of_the_page_says_which_command_opens_which_file(hostile):
     Parts of a run on Ray and staging folders are opened only where there are any.
     """
     opened: dict[str, set[str]] = {}
-    for what in hostile("segmentation").commands():
-        one = hostile("segmentation")
+    commands = hostile("segmentation").commands()
+    cases = [("segmentation", what, 0) for what in commands if what != "watch"]
+    for what in ("threshold", "label for it"):  # of classifiers alone
+        cases.remove(("segmentation", what, 0))
+        cases += [("segmentation", what, 3), ("images", what, 0)]
+    # a segmentation model is not watched, nor is a baseline of 16 images
+    cases += [("segmentation", "watch", 3), ("images", "watch", 3)]
+    for kind, what, code in cases:
+        one = hostile(kind)
         words = [str(word) for word in one.commands("--trust-paths")[what]]
         with watching() as touched:
-            assert main(words) == 0
+            assert main(words) == code
         for event, path in touched:
             if event == "open" and os.path.dirname(path) == os.path.realpath(one.out):
                 opened.setdefault(os.path.basename(path), set()).add(words[0])
@@ -440,6 +454,7 @@ def test_the_table_of_the_page_says_which_command_opens_which_file(hostile):
         name: row.commands for row in table() if row.what.startswith("OUT:") for name in row.names
     }
     elsewhere = {"parts/", ".pseudocal-staged", ".pseudocal-decided"}
+    elsewhere.add("second-1.npy")  # there is one second model
     assert opened == {
         name: commands for name, commands in listed.items() if commands and name not in elsewhere
     }

@@ -277,8 +277,7 @@ def test_labels_that_were_not_chosen_by_label_are_refused_unless_they_are_random
     assert pseudocal("refine", out, labels, "--sampling", "random").code == 0
     assert Calibration.load(out / "calibration.json").measured.sampling == "random"
     skipped = [row for i, row in enumerate(drawn(out, truth, 12)) if i != 4]
-    done = pseudocal("refine", out, write(out.parent / "skipped.csv", skipped))
-    assert f"has no label for '{drawn(out, truth, 12)[4][0]}'" in done.err
+    assert pseudocal("refine", out, write(out.parent / "skipped.csv", skipped)).code == 0
     unlabelled = [
         *drawn(out, truth, 12)[:8],
         *((name, "") for name, _ in drawn(out, truth, 12)[8:]),

@@ -135,6 +135,21 @@ def test_from_the_page_to_a_refined_report(browser, pseudocal, calibrated, tmp_p
     assert Calibration.load(calibrated / "calibration.json").temperature == temperature
 
 
+def test_labels_for_a_threshold_say_so(browser, pseudocal, calibrated, tmp_path):
+    """The file that the page saves has a column that `threshold` reads and `refine` refuses."""
+    assert pseudocal("label", calibrated, "-n", 20, "--for-threshold", "20%").code == 0
+    path = tmp_path / "labels.csv"
+    labelled_in(browser, calibrated / "label.html", "desktop", "mouse", path)
+    with path.open(newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    assert list(lines[0]) == ["file", "label", "sampling"]
+    assert all(line["sampling"].startswith("threshold 20% at T=") for line in lines)
+    done = pseudocal("threshold", calibrated, path, "--max-error", "20%")
+    assert done.code == 0, done.err
+    assert json.loads((calibrated / "threshold.json").read_text())["given"] == 20
+    assert pseudocal("refine", calibrated, path).code == 3
+
+
 def numbered(out: Path, said: list[int]) -> str:
     """The same labels, written by hand into the template.
 

@@ -140,6 +140,13 @@ def test_one_number_for_two_classes(end, pseudocal, export, features, tmp_path):
     path = export(logit if end == "logit" else lambda z: logit(z).sigmoid(), ["y"])
     assert pseudocal("calibrate", path, features, "-o", tmp_path / "out").code == 3
     given = ["--binary"] + (["--output-type", "probabilities"] if end == "sigmoid" else [])
+    # by default nothing is applied to two classes without labels
+    unchanged = pseudocal("calibrate", path, features, "-o", tmp_path / "unchanged", *given)
+    assert unchanged.code == 0, unchanged.err
+    assert "T = 1 (nothing applied); model unchanged" in unchanged.out
+    assert "Label about 50 inputs to calibrate" in unchanged.out
+    assert not (tmp_path / "unchanged" / "model.onnx").exists()
+    given += ["--estimator", "mixup"]
     done = pseudocal("calibrate", path, features, "-o", tmp_path / "out", *given, "--json")
     assert done.code == 0, done.err
     temperature = json.loads(done.out)["temperature"]

@@ -126,15 +126,14 @@ def test_no_file_holds_what_was_refused(kind, pseudocal, tabular, collapsed, fea
     )
 
 
-def test_no_file_holds_what_a_second_opinion_at_chance_made_of_it(
-    pseudocal, tabular, features, tmp_path
-):
+def test_a_second_model_of_another_task_is_not_used(pseudocal, tabular, features, tmp_path):
     holder = ModuleType("of_another_task")
     holder.second = lambda x: np.random.default_rng(5).normal(size=(len(x), 3))  # type: ignore[attr-defined]
     sys.modules["of_another_task"] = holder
     out = tmp_path / "out"
     assert pseudocal("calibrate", tabular["onnx"], features, "-o", out).code == 0
     assert (out / "unconfirmed-model.onnx").exists()
+    alone = Calibration.load(out / "calibration.json")
     words = (
         "calibrate",
         tabular["onnx"],
@@ -146,7 +145,8 @@ def test_no_file_holds_what_a_second_opinion_at_chance_made_of_it(
     )
     done = pseudocal(*words)
     assert done.code == 0, done.err
-    check_said(out, done.out, check_refused(out, "agreement").refused)
+    assert "Check that both have the same classes in the same order." in done.out
+    assert Calibration.load(out / "calibration.json").temperature == alone.temperature
 
 
 def test_no_file_of_a_hugging_face_model_holds_it(

@@ -15,6 +15,7 @@ import typer
 from pseudocal.app.cli import app
 from pseudocal.app.models.files import CAN_RUN_CODE, OPENERS
 from pseudocal.app.models.model import SECOND_ONLY
+from pseudocal.app.monitor_folder import FILES, FOLDERS
 from pseudocal.app.publishing import DECIDED, STAGED
 from pseudocal.app.run import COLLECTED, LABEL_PAGE, LABEL_TABLE, PARTS, RENDERED
 
@@ -95,3 +96,9 @@ def test_every_file_of_a_result_folder_is_in_the_table():
     written = {*COLLECTED, *RENDERED, LABEL_PAGE, LABEL_TABLE, PARTS, STAGED, DECIDED}
     further = {name for name in COLLECTED if re.fullmatch(r"second-\d\d?.npy", name)}
     assert listed == written - further | {"second-0.npy", "second-1.npy"}
+
+
+def test_every_file_of_a_monitor_is_in_the_table():
+    rows = [row for row in table() if row.what.startswith("MONITOR:")]
+    listed = {name.rstrip("/") for row in rows for name in row.names}
+    assert listed == {*FILES, *FOLDERS}

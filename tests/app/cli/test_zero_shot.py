@@ -171,7 +171,8 @@ def test_a_second_opinion_by_names(
     assert calibration.settings["second_opinion"] == [f"zero-shot:{encoders['clip']}"]
     assert 0 < calibration.trust.evidence["agreement"] < 1
     page = " ".join(html.unescape((tmp_path / "out" / "report.html").read_text()).split())
-    assert "Second opinion: a zero-shot model (untested), clip." in page
+    # random weights agree by chance
+    assert "Second opinion: a zero-shot model (untested), clip (not used)." in page
     monkeypatch.chdir(tmp_path)
     again = pseudocal("calibrate", "--job", tmp_path / "out" / "job.toml", "-o", tmp_path / "again")
     assert again.code == 0, again.err

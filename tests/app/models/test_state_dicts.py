@@ -170,6 +170,84 @@ def test_tllib(body, images, tmp_path, first) -> None:
     assert "2 left over (backbone.fc.weight, backbone.fc.bias)" in found.about
 
 
+class AfnBlock(nn.Module):
+    """A block of AFN's head, with the names of PseudoCal's and TLlib's code."""
+
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__()
+        self.fc = nn.Linear(inputs, width)
+        self.bn = nn.BatchNorm1d(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.bn(self.fc(x)).relu()
+
+
+def afn_bottleneck(blocks: int) -> nn.Sequential:
+    """The first block is in a sequence of its own, the others are not."""
+    first = nn.Sequential(AfnBlock(2048, 64))
+    return moved(nn.Sequential(first, *(AfnBlock(64, 64) for _ in range(blocks - 1))))
+
+
+def mcd_layers() -> nn.Sequential:
+    """MCD's classifier of PseudoCal (`fc`) and of TLlib (`head`)."""
+    layers = [
+        *(nn.Dropout(0.5), nn.Linear(2048, 64), nn.BatchNorm1d(64), nn.ReLU()),
+        *(nn.Dropout(0.5), nn.Linear(64, 64), nn.BatchNorm1d(64), nn.ReLU()),
+        nn.Linear(64, CLASSES),
+    ]
+    return moved(nn.Sequential(*layers))
+
+
+@pytest.mark.parametrize(("blocks", "head"), [(1, "afn"), (2, "afn-two")])
+def test_safn_of_pseudocal_and_afn_of_tllib(body, images, tmp_path, blocks, head) -> None:
+    bottleneck, fc = afn_bottleneck(blocks), nn.Linear(64, CLASSES)
+    assert "0.0.fc.weight" in bottleneck.state_dict()
+    expected = fc(bottleneck(body(images)))
+    pseudocal = with_prefix("0.", body.torchvision())
+    pseudocal |= with_prefix("1.bottleneck.", bottleneck.state_dict())
+    pseudocal |= with_prefix("1.fc.", fc.state_dict())
+    check(pseudocal, expected, images, tmp_path / "SAFN.pt", head)
+    tllib = with_prefix("backbone.", body.torchvision())
+    tllib |= {"backbone.fc.weight": torch.zeros(1000, 2048), "backbone.fc.bias": torch.zeros(1000)}
+    tllib |= with_prefix("bottleneck.", bottleneck.state_dict())
+    tllib |= with_prefix("head.", fc.state_dict())
+    check(tllib, expected, images, tmp_path / "latest.pth", head)
+
+
+def test_mcd_of_pseudocal_and_tllib(body, images, tmp_path) -> None:
+    first, second = mcd_layers(), mcd_layers()
+    expected = first(body(images))
+    pseudocal = with_prefix("0.", body.torchvision()) | with_prefix("1.fc.", first.state_dict())
+    check(pseudocal, expected, images, tmp_path / "MCD.pt", "three-layer")
+    generator = body.torchvision()
+    generator |= {"fc.weight": torch.zeros(1000, 2048), "fc.bias": torch.zeros(1000)}
+    tllib = {
+        "G": generator,
+        "F1": with_prefix("head.", first.state_dict()),
+        "F2": with_prefix("head.", second.state_dict()),
+    }
+    check(tllib, expected, images, tmp_path / "latest.pth", "three-layer")
+    model = open_state_dict(tmp_path / "latest.pth", architecture="resnet50")
+    (tmp_path / "out").mkdir()
+    assert model.export is not None
+    model.export(2.5, tmp_path / "out", images.numpy())
+    exported = read_state_dict(tmp_path / "out" / "model.pth")
+    theirs = first.state_dict()
+    torch.testing.assert_close(exported["F1.head.8.bias"], theirs["8.bias"] / 2.5)
+    torch.testing.assert_close(exported["F1.head.1.bias"], theirs["1.bias"])
+
+
+def test_shot_on_imagenet_sketch_has_no_bottleneck(body, images, tmp_path) -> None:
+    fc = nn.Linear(2048, CLASSES)
+    torch.save(with_prefix("fc.", fc.state_dict()), tmp_path / "target_C_par_0.3.pt")
+    path = tmp_path / "target_F_par_0.3.pt"
+    check(body.torchvision(), fc(body(images)), images, path, "direct")
+    narrow = nn.Linear(256, CLASSES)
+    torch.save(with_prefix("fc.", narrow.state_dict()), tmp_path / "target_C_par_0.3.pt")
+    with pytest.raises(InputError, match=r"takes 256 features.*2048.*bottleneck"):
+        import_classifier(read_state_dict(path), "resnet50")
+
+
 def test_resnet34_has_other_units(images) -> None:
     small = moved(Body(deep=False))
     backbone, normal = import_backbone(small.torchvision(), "resnet34")

@@ -91,7 +91,7 @@ def test_other_versions_and_formats_are_refused(contents, load):
 
 
 def test_each_field_that_is_missing_is_named(contents, load):
-    optional = {"format", "format_version", "facts"}
+    optional = {"format", "format_version", "facts", "threshold"}
     for name in contents[0].keys() - optional:
         with pytest.raises(InputError, match=f"missing required field `{name}`"):
             load(changed(contents[0], (name,), ...))

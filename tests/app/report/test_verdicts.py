@@ -154,7 +154,7 @@ def test_the_effect_of_the_temperature(made, verdict, temperature, code):
     fit = report.calibration
     at_bound = replace(fit, bound="upper", refused=None)
     assert effect_of(at_bound) == "at_bound"
-    unfitted = replace(fit, mixup_samples=0, low=None, refused=None)
+    unfitted = replace(fit, temperature=1.0, low=None, refused=None)
     assert effect_of(unfitted) == "unfitted"
 
 

@@ -212,7 +212,7 @@ def test_what_a_run_left_that_was_killed_at_its_very_end_is_removed(images, tmp_
     assert small(images, tmp_path) == first
     assert {path.name for path in tmp_path.iterdir()} == {
         *(f"{name}.npz" for name in ("source_train", "source_val", "target")),
-        *("model.safetensors", "result.json", "run.json"),
+        *("model.safetensors", "result.json", "run.json", "log.jsonl", "tensorboard"),
     }
 
 

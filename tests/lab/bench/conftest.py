@@ -115,9 +115,14 @@ def done(tiny, cache, tmp_path_factory) -> Store:
 
 
 def content(out: Path) -> dict[str, bytes]:
-    """All files but those that hold times, and hidden ones: locks, and what a kill left aside."""
+    """All files but those that hold times, and hidden ones: locks, and what a kill left aside.
+
+    The events of TensorBoard hold times.
+    """
     files = [
-        path for path in sorted(out.rglob("*")) if path.is_file() and path.name != "times.json"
+        path
+        for path in sorted(out.rglob("*"))
+        if path.is_file() and path.name != "times.json" and path.parent.name != "tensorboard"
     ]
     files = [path for path in files if not path.name.startswith(".")]
     return {str(path.relative_to(out)): path.read_bytes() for path in files}

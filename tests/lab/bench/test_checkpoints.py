@@ -97,6 +97,31 @@ def test_a_checkpoint_is_calibrated_without_training(root):
         )
 
 
+@pytest.mark.parametrize(("name", "kind"), [("SAFN", "afn"), ("MCD", "three-layer")])
+def test_heads_with_dropout_are_accepted(root, name, kind):
+    """PseudoCal's SAFN and MCD keep their dropout, which MC-Dropout turns on."""
+    from pseudocal.lab.adapt.networks import build_head
+
+    theirs = build_head(kind, 512, 8, 3)
+    renamed = {"0.": "0.0.fc.", "1.": "0.0.bn."}
+    tensors = torch.load(root / "bnm.pt")
+    body = {key: tensor for key, tensor in tensors.items() if key.startswith("0.")}
+    head = {f"1.fc.{key}": tensor for key, tensor in theirs.classifier.state_dict().items()}
+    for key, tensor in theirs.bottleneck.state_dict().items():
+        head[f"1.bottleneck.{renamed[key[:2]]}{key[2:]}"] = tensor
+    torch.save(body | head, root / f"{name}.pt")
+    chosen = suite(root, ["none", "mc-dropout"], checkpoint=str(root / f"{name}.pt"))
+    store = Store(root / "out", root=root)
+    assert run(chosen, store) == []
+    scores = store.scores(chosen.tasks[0])
+    assert scores["none"]["nll"] != scores["mc-dropout"]["nll"]
+    from pseudocal.lab.bench.stages.predict import load_classifier
+
+    network = load_classifier(chosen.tasks[0], store)
+    for key, tensor in theirs.state_dict().items():
+        torch.testing.assert_close(network.head.state_dict()[key], tensor)
+
+
 def test_what_does_not_fit_is_said(root):
     with pytest.raises(InputError, match=r"expected \{seed\} in a checkpoint"):
         run(suite(root, ["ensemble", "oracle"]), Store(root / "out", root=root))

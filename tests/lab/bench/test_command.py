@@ -79,6 +79,18 @@ def test_figures_of_some_tasks(tiny_file, done, tmp_path, capsys):
     assert "expected a pair among optdigits->fonts, got 'a->b'" in capsys.readouterr().err
 
 
+def test_some_calibrators_in_one_diagram(tiny_file, done, tmp_path, capsys):
+    words = ("figures", tiny_file, "--out", done.out, "--to", tmp_path, "--method", "mcc")
+    assert bench(*words, "--together", "none,transcal,pseudocal,oracle") == 0
+    drawn = (tmp_path / "tiny-mcc-reliability-mcc.svg").read_text()
+    assert all(f"<!-- {title}, ECE" in drawn for title in ("TransCal", "PseudoCal", "Oracle"))
+    assert "<!-- VectorScal" not in drawn
+    both = (tmp_path / "tiny-mcc-pseudo-mcc.svg").read_text()
+    assert both.count("<!-- real target, ECE") == both.count("<!-- perfect") == 1
+    assert bench(*words, "--together", "none,magic") == 3
+    assert "expected calibrators among none, vectorscal" in capsys.readouterr().err
+
+
 def test_a_figure_is_the_same_every_time(tiny, done, tmp_path):
     suite = replace(tiny, tasks=tiny.tasks[:1], calibrators=("none",))
     one, two = (draw_figures(suite, done, tmp_path / folder)[0] for folder in ("one", "two"))

@@ -59,15 +59,16 @@ def test_the_device_is_no_part_of_a_task_and_the_precision_is():
     )  # as stores from before have it
     others = [replace(task, precision="mixed"), replace(task, batch=8), replace(task, lr=0.1)]
     assert len({each.folder for each in (task, *others)}) == 4
-    with pytest.raises(InputError, match="expected a precision among single, mixed, got 'half'"):
+    with pytest.raises(InputError, match="among single, mixed, float16, got 'half'"):
         replace(task, precision="half")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="expected batch above zero, got 0"):
         replace(task, batch=0)
 
 
-def test_mixed_precision_changes_digits_only(tiny, cache, tmp_path):
+@pytest.mark.parametrize("precision", ["mixed", "float16"])
+def test_mixed_precision_changes_digits_only(tiny, cache, tmp_path, precision):
     task = replace(tiny.tasks[-1], iterations=5)
-    mixed = replace(task, precision="mixed")
+    mixed = replace(task, precision=precision)
     store = Store(tmp_path)
     assert run(replace(tiny, tasks=(task, mixed), calibrators=("none", "oracle")), store) == []
     one, other = (store.scores(each)["none"]["nll"] for each in (task, mixed))

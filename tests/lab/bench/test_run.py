@@ -34,6 +34,15 @@ def test_other_executors_leave_the_same_files(ray, tiny, done, tmp_path, content
     assert content_of(tmp_path / "there") == content_of(tmp_path / "here")
 
 
+def test_the_log_of_a_training_is_kept(tiny, done):
+    for task in tiny.tasks:
+        lines = (done.folder(task) / "train.jsonl").read_text().splitlines()
+        last = json.loads(lines[-1])
+        assert (last["stage"], last["step"]) == (task.method, task.iterations)
+    pytest.importorskip("tensorboard")
+    assert list((done.folder(tiny.tasks[0]) / "tensorboard").iterdir())
+
+
 def test_what_is_done_is_not_done_again(tiny, done):
     before = {path: path.stat().st_mtime_ns for path in done.out.rglob("*") if path.is_file()}
     counted = []

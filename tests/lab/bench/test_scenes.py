@@ -13,19 +13,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PIL import Image
+from torch import nn
 
+from pseudocal import Calibration
 from pseudocal.app.cli import main
 from pseudocal.arrays import InputError
 from pseudocal.lab.bench import Store, built_in, run
 from pseudocal.lab.bench.executors import Pool, Ray
 from pseudocal.lab.bench.published import published
 from pseudocal.lab.bench.records import missing_scores, read_records
+from pseudocal.lab.bench.stages import calibrate as calibrate_stage
 from pseudocal.lab.bench.stages import compare_calibrators, forget_stages
 from pseudocal.lab.bench.stages import train as train_stage
-from pseudocal.lab.bench.suite_file import read_suite
+from pseudocal.lab.bench.suite_file import parse_suite, read_suite
 from pseudocal.lab.bench.tables import tables
 from pseudocal.lab.data import scenes
-from pseudocal.lab.segmentation import SegmenterRun, train_segmenter
+from pseudocal.lab.segmentation import SegmenterRun, load_segmenter, train_segmenter
 from pseudocal.lab.segmentation.comparison import (
     SEGMENTATION_CALIBRATORS,
     compare_ensemble,
@@ -298,3 +301,40 @@ def test_a_backbone_for_classification_is_refused(cache, tmp_path, capsys):
         "expected a network among unet, segformer, deeplab, got 'vit-b16'"
         in capsys.readouterr().err
     )
+
+
+def test_a_segmenter_is_fitted_at_full_size_on_request(cache, tmp_path, monkeypatch):
+    """The U-Net's output has the size of its images; here it is halved, as DeepLab's is smaller."""
+    whole = load_segmenter
+
+    def halved(folder):
+        return nn.Sequential(whole(folder), nn.AvgPool2d(2)).eval()
+
+    monkeypatch.setattr(calibrate_stage, "load_segmenter", halved)
+    task = {"data": "scenes", "source": "noto", "target": "fluent", "method": "source-only"}
+    plain = {"batch": 4, "scenes": 6, "pixels_per_image": 500}
+    suites = [
+        parse_suite(
+            {
+                "calibrators": ["tempscal", "pseudocal", "oracle"],
+                "tasks": [task | {"width": 8, "iterations": 60, "options": options}],
+            },
+            "scenes",
+        )
+        for options in (plain, plain | {"full_size": True})
+    ]
+    store = Store(tmp_path)
+    for suite in suites:
+        assert run(suite, store) == []
+    one, other = (suite.tasks[0] for suite in suites)
+    assert one.training == other.training
+    assert one.folder != other.folder
+    for name in ("tempscal", "pseudocal", "oracle"):
+        rows = [
+            Calibration.load(store.folder(each) / "calibrations" / f"{name}.json").temperature
+            for each in (one, other)
+        ]
+        assert rows[0] != rows[1]
+    wrong = task | {"options": {"full_size": 3}}
+    with pytest.raises(InputError, match="expected full_size to be true or false, got 3"):
+        parse_suite({"tasks": [wrong]}, "scenes")

@@ -3,10 +3,14 @@ from __future__ import annotations
 import pytest
 
 from pseudocal.arrays import InputError
+from pseudocal.lab.adapt import METHODS
+from pseudocal.lab.adapt.training import find_preset
 from pseudocal.lab.bench import PLANS, Suite, Task, built_in
 from pseudocal.lab.bench.calibrators import ABLATION, COMPARED, MixupVariant, find_compared
 from pseudocal.lab.bench.published import ORIGINS, published
 from pseudocal.lab.bench.suite_file import parse_suite, read_suite
+from pseudocal.lab.data.layouts import BENCHMARKS
+from pseudocal.lab.settings import DATA_PRESETS
 
 TASK = {"data": "emoji", "source": "noto", "target": "fluent", "method": "mcc"}
 
@@ -304,3 +308,48 @@ def test_digits_of_a_file_have_a_network_of_their_size():
         {"tasks": [task | {"backbone": "efficientnet-lite0", "width": 64}]}, "mine"
     ).tasks
     assert (other.backbone, other.width) == ("efficientnet-lite0", 64)
+
+
+@pytest.mark.parametrize(
+    ("suite", "method", "options"),
+    [
+        ("office31", "mcd", {"weight": 10.0}),
+        ("visda", "mcd", {"weight": 1.0}),
+        ("office-home", "mcd", {"weight": 30.0}),
+        ("domainnet126", "mcd", {"weight": 120.0}),
+        ("visda", "safn", {"step": 0.3}),
+        ("office-home", "safn", {}),
+        ("imagenet-sketch", "shot", {"refreshes": 30}),
+    ],
+)
+def test_presets_of_a_data_set_are_its_default(suite, method, options):
+    tasks = [task for task in built_in(suite).tasks if task.method == method]
+    for task in tasks:
+        preset = find_preset(method, task.preset)
+        assert preset.options.items() >= options.items()
+        assert ("step" in preset.options) == ("step" in options)
+
+
+def test_every_preset_named_after_a_data_set_is_listed():
+    found = {
+        method: tuple(name for name in presets if name in BENCHMARKS)
+        for method, presets in METHODS.items()
+    }
+    assert {method: names for method, names in found.items() if names} == DATA_PRESETS
+
+
+def test_a_suite_file_takes_the_preset_of_its_data_set():
+    table = {"data": "visda-2017", "source": "train", "target": "validation"}
+    methods = {"method": ["mcd", "mcc"], "backbone": "resnet101"}
+    chosen = parse_suite({"tasks": [table | methods]}, "mine")
+    assert [task.preset for task in chosen.tasks] == ["visda-2017", "paper"]
+    (own,) = parse_suite({"tasks": [table | {"method": "mcd", "preset": "paper"}]}, "mine").tasks
+    assert own.preset == "paper"
+
+
+def test_shot_from_imagenet_has_the_settings_of_its_script():
+    preset = find_preset("shot", "imagenet")
+    found = (preset.lr, preset.decay, preset.schedule, preset.backbone_scale, preset.batch)
+    assert found == (1e-3, 5e-4, "constant", 1.0, 64)
+    partial = find_preset("shot", "imagenet-partial")
+    assert partial.options == {"refreshes": 30, "diversity": False, "threshold": 30}

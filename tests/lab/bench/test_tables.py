@@ -64,6 +64,34 @@ def test_segmentation_has_a_row_of_miou():
     assert {row["metric"] for row in rows if row["calibrator"] == "mIoU"} == {"miou"}
 
 
+def test_the_table_of_ece_says_what_chance_leaves_to_a_calibrated_model():
+    title = "Perfectly calibrated, by chance"
+    assert title not in dict(tables(SUITE, records())[0].rows)
+    (table,) = tables(SUITE, [replace(r, resolution=r.ece / 2) for r in records()])
+    assert cells(table, title)["mcc"].mean == pytest.approx(0.005)  # half of the oracle's
+    rows = list(csv.DictReader(io.StringIO(comma_separated(table))))
+    assert {row["metric"] for row in rows if row["calibrator"] == title} == {"resolution"}
+    some = [replace(r, resolution=0.1 if r.task.target == "b" else None) for r in records()]
+    (table,) = tables(SUITE, some, by="target")
+    assert [cells(table, title)[column].mean for column in ("->b", "->c")] == [
+        0.1,
+        pytest.approx(np.nan, nan_ok=True),
+    ]
+
+
+def test_the_table_of_correspondence_has_its_chance_level():
+    known = [
+        replace(r, correspondence=0.6, chance=0.55)
+        for r in records()
+        if r.calibrator == "pseudocal"
+    ]
+    (table,) = tables(SUITE, known, "correspondence")
+    assert cells(table, "PseudoCal")["mcc"].mean == pytest.approx(0.6)
+    assert cells(table, "PseudoCal, chance level")["mcc"].mean == pytest.approx(0.55)
+    older = [replace(r, chance=None) for r in known]
+    assert "chance" not in markdown(tables(SUITE, older, "correspondence")[0])
+
+
 def test_the_last_column_of_the_table_of_ece_is_time():
     timed = [
         replace(r, seconds=2.0 + r.task.seed) for r in records() if r.calibrator == "pseudocal"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +109,27 @@ def test_tiny_emoji(tiny: None) -> None:
     ).all()  # red left of white
     assert (domains["noto"].inputs[fruit][:, :, :, 48:] == 255).all()
     assert (domains["fluent"].inputs[fruit][:, :, :, :48] == 0).all()
+
+
+def test_tiny_emoji_merged_to_groups(tiny: None) -> None:
+    fine = load("emoji", "noto", "fluent")
+    coarse = load("emoji-groups", "noto", "fluent")
+    assert list(coarse) == ["noto", "fluent"]
+    for name, domain in coarse.items():
+        assert domain.classes == ("Animals & Nature", "Food & Drink")
+        assert domain.labels.tolist() == fine[name].labels.tolist()
+        assert (domain.inputs[:] == fine[name].inputs[:]).all()
+
+
+def test_tiny_subcategories_of_one_group_are_one_class(
+    tiny: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emoji()
+    alike = [replace(icon, group="Things") for icon in icons.icons()["noto"]]
+    monkeypatch.setattr(builtin_emoji, "icons", lambda: {"noto": alike})
+    merged = load("emoji-groups", "noto")["noto"]
+    assert merged.classes == ("Things",)
+    assert merged.labels.tolist() == [0] * 26
 
 
 def test_tiny_icons_that_are_mirrored_or_wide(tiny: None) -> None:
@@ -257,6 +279,9 @@ def test_real_emoji_and_scenes_from_npm(cache: Path) -> None:
     assert [len(domain) for domain in domains.values()] == [1316, 1316, 1316, 1312]
     assert {len(domain.classes) for domain in domains.values()} == {52}
     assert all(np.bincount(domain.labels).min() >= 12 for domain in domains.values())
+    coarse = load("emoji-groups")
+    assert {len(domain.classes) for domain in coarse.values()} == {8}
+    assert all(np.bincount(domain.labels).min() >= 70 for domain in coarse.values())
     made = scenes()
     assert {each.masks.shape for each in made.values()} == {(400, 96, 96)}
     assert len(made["noto"].classes) == 9

@@ -5,6 +5,7 @@ Nothing is fitted to it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,8 +76,20 @@ def as_numbers(values: NDArray[Any], classes: Sequence[str], path: Path) -> NDAr
         return _whole_numbers(values, path)
     if values.dtype.kind not in "OSUT":  # complex numbers, dates and time differences
         raise InputError(f"expected class numbers or names in {path}, got {values.dtype}")
-    numbers = {name: i for i, name in enumerate(classes)}
+    numbers = _numbers(classes)
     return np.array([_number(value, numbers, path) for value in values.tolist()], dtype=np.int64)
+
+
+def _numbers(classes: Sequence[str]) -> dict[str, int]:
+    """The number of each class by its name; a name of two classes needs the number too.
+
+    >>> _numbers(["crane", "heron", "crane"])
+    {'crane (class 0)': 0, 'heron': 1, 'crane (class 2)': 2}
+    """
+    known = Counter(classes)
+    return {
+        name if known[name] == 1 else f"{name} (class {i})": i for i, name in enumerate(classes)
+    }
 
 
 def _whole_numbers(values: NDArray[Any], path: Path) -> NDArray[np.int64]:
@@ -102,6 +115,12 @@ def _number(value: Any, numbers: dict[str, int], path: Path) -> int:
             return numbers[name]
     if isinstance(value, str | bytes | int) and NUMBER.fullmatch(text):
         return int(text)
+    several = [name for name in numbers if name.startswith(f"{text} (class ")]
+    if several:
+        raise InputError(
+            f"{path} has the label {text!r}, which several classes are called: write {several[0]!r} "
+            f"or {several[1]!r}"
+        )
     short = repr(text if len(text) <= 50 else text[:50] + "...")
     raise InputError(
         f"expected class numbers or names of the model's classes in {path}, got {short}"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pseudocal.app.inputs.choices import JSONL, read_choices
 from pseudocal.app.inputs.images import IMAGE_SUFFIXES
 from pseudocal.app.inputs.sets import InputSet
 from pseudocal.app.inputs.tables import TABLES, check_regular, read_columns
@@ -35,7 +36,12 @@ def read_lines(path: Path, what: str = "a text file") -> list[str]:
 
 
 def read_descriptions(path: Path) -> dict[str, Any]:
-    """Read the columns of a table by name, or the lines of a text file as `text`."""
+    """Read the columns of a table by name, or the lines of a text file as `text`.
+
+    Of a JSONL file of multiple-choice questions: the question and its options.
+    """
+    if path.suffix.lower() == JSONL:
+        return dict(read_choices(path).columns)
     if path.suffix.lower() in TABLES:
         return read_columns(path)
     return {"text": read_lines(path)}

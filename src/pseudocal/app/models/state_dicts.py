@@ -5,10 +5,12 @@ Only tensors are read from a file, never code.
 - torchvision, timm: `layer1.0.conv1.weight`, `fc.weight`, or `blocks.0.norm1.weight`,
   `head.weight`.
 - SHOT, DINE: three files, `..._F....pt`, `..._B....pt` and `..._C....pt`; a bottleneck with batch
-  norm, a classifier with weight norm.
+  norm, a classifier with weight norm. On ImageNet-Sketch SHOT has no bottleneck, so no second file.
 - ATDOC, PseudoCal: `0.layer1...`, `1.bottleneck.weight`, `1.fc.weight`; two linear layers.
+- PseudoCal's SAFN and MCD: `1.bottleneck.0.0.fc.weight`, `1.fc.weight`, and `1.fc.1.weight`.
 - TLlib: `backbone.layer1...`, `bottleneck.0.weight`, `head.weight`; a bottleneck with batch norm
-  and ReLU.
+  and ReLU. AFN has `bottleneck.0.0.fc.weight`. MCD saves three state dicts, `G`, `F1` and `F2`;
+  the second classifier, `F2`, is not used, as in PseudoCal.
 """
 
 from __future__ import annotations
@@ -41,8 +43,13 @@ WRAPPERS = ("state_dict", "model_state_dict", "model", "net")
 RULES = tuple(
     (re.compile(pattern), ours)
     for pattern, ours in (
-        (r"(?:backbone|0|netF)\.(?:fc|head|heads)\..*", None),
+        (r"(?:backbone|0|netF|G)\.(?:fc|head|heads)\..*", None),
+        (r"F2\..*", None),
         (r"(?:1|netB)\.bottleneck\.(weight|bias)", r"bottleneck.0.\1"),
+        (r"(?:1\.)?bottleneck\.0\.0\.fc\.(.*)", r"afn-bottleneck.0.\1"),
+        (r"(?:1\.)?bottleneck\.0\.0\.bn\.(.*)", r"afn-bottleneck.1.\1"),
+        (r"(?:1\.)?bottleneck\.1\.fc\.(.*)", r"afn-bottleneck.4.\1"),
+        (r"(?:1\.)?bottleneck\.1\.bn\.(.*)", r"afn-bottleneck.5.\1"),
         (r"netB\.bn\.(.*)", r"bottleneck.1.\1"),
         (r"bottleneck\.(\d+)\.(.*)", r"relu-bottleneck.\1.\2"),
         (
@@ -53,8 +60,8 @@ RULES = tuple(
             r"(?:(?:1|netC)\.)?(?:fc|head|heads\.head|heads\.0)\.weight_v",
             r"classifier.parametrizations.weight.original1",
         ),
-        (r"(?:(?:1|netC)\.)?(?:fc|head|heads\.head|heads\.0)\.(.*)", r"classifier.\1"),
-        (r"(?:backbone|0|netF)\.(.*)", r"backbone.\1"),
+        (r"(?:(?:1|netC|F1)\.)?(?:fc|head|heads\.head|heads\.0)\.(.*)", r"classifier.\1"),
+        (r"(?:backbone|0|netF|G)\.(.*)", r"backbone.\1"),
         (r"(.*)", r"backbone.\1"),
     )
 )
@@ -81,6 +88,8 @@ HEAD_KINDS = {
     (True, True, False, True): "weightnorm",
     (True, True, True, False): "relu",
 }
+AFN_KINDS = {1: "afn", 2: "afn-two"}  # by the number of blocks
+Named = dict[str, tuple[str, Tensor]]  # our name -> the name in the file, the tensor
 
 
 def open_state_dict(path: Path, architecture: str, *, device: str = "cpu", **_: Any) -> OpenModel:
@@ -115,9 +124,10 @@ class Imported:
     Attributes:
         network: modules `backbone`, `bottleneck` and `classifier`, one after the other; in
             evaluation mode.
-        head: the kind of what is above the backbone: "direct", "linear", "batchnorm", "weightnorm"
-            or "relu".
-        width: the number of features that the classifier sees.
+        head: the kind of what is above the backbone: "direct", "linear", "batchnorm",
+            "weightnorm", "relu", "afn", "afn-two" or "three-layer" (MCD).
+        width: the width of the bottleneck, or of the hidden layers of a three-layer classifier;
+            without either, the number of features.
         classes: the number of classes.
         normal: the mean and the standard deviation of the channels, for images from 0 to 1.
         mapped: how many tensors of the file are used.
@@ -146,12 +156,14 @@ class Imported:
 
 
 def read_state_dict(path: str | Path) -> dict[str, Tensor]:
-    """Read tensors by name. The file `..._F...` of SHOT and DINE stands for all three."""
+    """Read tensors by name. The file `..._F...` of SHOT and DINE stands for all two or three."""
     path = Path(path)
     marked = re.compile(r"_F(?=[_.])")
     parts = {part: path.with_name(marked.sub(f"_{part}", path.name, count=1)) for part in "FBC"}
-    if not marked.search(path.name) or not all(file.exists() for file in parts.values()):
+    if not marked.search(path.name) or not parts["C"].exists():
         return _tensors(path)
+    if not parts["B"].exists():  # SHOT on ImageNet-Sketch has no bottleneck
+        del parts["B"]
     return {
         f"net{part}.{name}": tensor
         for part, file in parts.items()
@@ -176,6 +188,12 @@ def _tensors(path: Path) -> dict[str, Tensor]:
     for wrapper in WRAPPERS:
         if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
             content = content[wrapper]
+    if isinstance(content, dict) and isinstance(content.get("F1"), dict):  # TLlib's MCD
+        content = {
+            f"{part}.{name.removeprefix('module.')}": tensor
+            for part in ("G", "F1", "F2")
+            for name, tensor in content.get(part, {}).items()
+        }
     if not isinstance(content, dict) or not content:
         raise InputError(
             f"{path} holds a {type(content).__name__} instead of tensors by their names: save "
@@ -198,6 +216,48 @@ def import_classifier(tensors: Mapping[str, Tensor], architecture: str) -> Impor
     named = _named(tensors)
     backbone = _build(architecture)
     _loaded(backbone, _part(named, "backbone."), architecture)
+    above = _part(named, "classifier.")
+    if "8.weight" in above:
+        head = _three_layer_head(named)
+    elif any(name.startswith("afn-bottleneck.") for name in named):
+        head = _afn_head(named)
+    else:
+        head = _plain_head(named, architecture)
+    if head.inputs != backbone.width:
+        raise InputError(
+            f"the head takes {head.inputs} features, but {architecture} has {backbone.width}: is "
+            "the bottleneck missing?"
+        )
+    network = nn.Sequential()
+    network.add_module("backbone", backbone)
+    network.add_module("bottleneck", head.bottleneck)
+    network.add_module("classifier", head.classifier)
+    used = {original for original, _ in named.values()}
+    return Imported(
+        network=network.eval(),
+        head=head.kind,
+        width=head.width,
+        classes=head.classes,
+        normal=_normal(named, architecture),
+        mapped=len(used),
+        left=tuple(name for name in tensors if name not in used),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Head:
+    """What is above the backbone, with its weights."""
+
+    kind: str
+    bottleneck: nn.Module
+    classifier: nn.Module
+    inputs: int
+    width: int
+    classes: int
+
+
+def _plain_head(named: Named, architecture: str) -> _Head:
+    """A linear classifier above one layer, or none."""
     below = _bottleneck(named)
     above = _part(named, "classifier.")
     _, weight = above.get("weight", above.get("parametrizations.weight.original1", ("", None)))
@@ -208,11 +268,13 @@ def import_classifier(tensors: Mapping[str, Tensor], architecture: str) -> Impor
     batch_norm = "1.running_mean" in below
     relu = any(name.startswith("relu-bottleneck.") for name in named)
     normalised = "weight" not in above
-    head = HEAD_KINDS.get((bool(below), batch_norm, relu, normalised))
-    if head is None:
+    kind = HEAD_KINDS.get((bool(below), batch_norm, relu, normalised))
+    if kind is None:
         raise InputError(
             f"expected a head among {', '.join(HEAD_KINDS.values())}, got one of {sorted(above)}"
         )
+    classes, width = weight.shape
+    inputs = width
     bottleneck = nn.Sequential()
     if below:
         width, inputs = below["0.weight"][1].shape
@@ -221,24 +283,56 @@ def import_classifier(tensors: Mapping[str, Tensor], architecture: str) -> Impor
             bottleneck.append(nn.BatchNorm1d(width))
         if relu:
             bottleneck.append(nn.ReLU())
-    classes, width = weight.shape
     linear: nn.Module = nn.Linear(width, classes)
     if normalised:
         linear = weight_norm(linear)
-    network = nn.Sequential()
-    network.add_module("backbone", backbone)
-    network.add_module("bottleneck", _loaded(bottleneck, below, "the bottleneck"))
-    network.add_module("classifier", _loaded(linear, above, "the classifier"))
-    used = {original for original, _ in named.values()}
-    return Imported(
-        network=network.eval(),
-        head=head,
-        width=width,
-        classes=classes,
-        normal=_normal(named, architecture),
-        mapped=len(used),
-        left=tuple(name for name in tensors if name not in used),
-    )
+    _loaded(bottleneck, below, "the bottleneck")
+    _loaded(linear, above, "the classifier")
+    return _Head(kind, bottleneck, linear, inputs, width, classes)
+
+
+def _afn_head(named: Named) -> _Head:
+    """AFN's head: one block or two, each with dropout, and a linear classifier."""
+    below = _part(named, "afn-bottleneck.")
+    above = _part(named, "classifier.")
+    width, inputs = _shape(below, "0.weight", "the bottleneck")
+    classes, _ = _shape(above, "weight", "the classifier")
+    blocks = 2 if "4.weight" in below else 1
+    bottleneck = nn.Sequential()
+    for number in range(blocks):
+        bottleneck.append(nn.Linear(width if number else inputs, width))
+        bottleneck.append(nn.BatchNorm1d(width))
+        bottleneck.append(nn.ReLU())
+        bottleneck.append(nn.Dropout(0.5))
+    classifier = nn.Linear(width, classes)
+    _loaded(bottleneck, below, "the bottleneck")
+    _loaded(classifier, above, "the classifier")
+    return _Head(AFN_KINDS[blocks], bottleneck, classifier, inputs, width, classes)
+
+
+def _three_layer_head(named: Named) -> _Head:
+    """The first of MCD's classifiers: three layers, two of them with dropout before."""
+    above = _part(named, "classifier.")
+    width, inputs = _shape(above, "1.weight", "the classifier")
+    classes, _ = _shape(above, "8.weight", "the classifier")
+    classifier = nn.Sequential()
+    for before in (inputs, width):
+        classifier.append(nn.Dropout(0.5))
+        classifier.append(nn.Linear(before, width))
+        classifier.append(nn.BatchNorm1d(width))
+        classifier.append(nn.ReLU())
+    classifier.append(nn.Linear(width, classes))
+    _loaded(classifier, above, "the classifier")
+    return _Head("three-layer", nn.Sequential(), classifier, inputs, width, classes)
+
+
+def _shape(part: Named, name: str, what: str) -> tuple[int, int]:
+    """Return the shape of a matrix of weights."""
+    _, weight = part.get(name, ("", None))
+    if weight is None or weight.ndim != 2:
+        raise InputError(f"the state dict has no matrix {name} of {what}")
+    outputs, inputs = weight.shape
+    return outputs, inputs
 
 
 def with_temperature(tensors: Mapping[str, Tensor], temperature: float) -> dict[str, Tensor]:
@@ -248,16 +342,16 @@ def with_temperature(tensors: Mapping[str, Tensor], temperature: float) -> dict[
     >>> kept["fc.weight"][0], kept["conv1.weight"]
     (tensor([0.5000, 0.5000, 0.5000]), tensor([1.]))
     """
-    ours = {original: name for name, (original, _) in _named(tensors).items()}
+    named = _named(tensors)
+    last = "classifier."
+    if "classifier.8.weight" in named:  # of MCD's three layers the last gives the logits
+        last = "classifier.8."
     divided = dict(tensors)
-    for name, own in ours.items():
+    for own, (name, tensor) in named.items():
         # of a classifier with weight norm the lengths are divided, not the directions
-        if own.startswith("classifier.") and not own.endswith(".original1"):
-            divided[name] = tensors[name] / temperature
+        if own.startswith(last) and not own.endswith(".original1"):
+            divided[name] = tensor / temperature
     return divided
-
-
-Named = dict[str, tuple[str, Tensor]]  # our name -> the name in the file, the tensor
 
 
 def _named(tensors: Mapping[str, Tensor]) -> Named:

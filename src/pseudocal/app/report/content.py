@@ -44,7 +44,7 @@ from pseudocal.scaling import TemperatureScaling
 
 BINS = 15  # bins of the histogram of confidences, as in the reliability diagrams
 # thresholds of confidence
-THRESHOLDS = (0.0, *(np.arange(30, 90, 5) / 100).tolist(), 0.9, 0.95, 0.97, 0.98, 0.99, 0.995)
+THRESHOLDS = (0.0, *(np.arange(2, 90, 2) / 100).tolist(), 0.9, 0.95, 0.97, 0.98, 0.99, 0.995)
 EXAMPLES = 12  # inputs in each list of examples
 JOINED = 256  # images whose sums are joined, since joined sums take less memory
 SHOWN_TEXT = 160  # characters of a text that is shown

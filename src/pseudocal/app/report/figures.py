@@ -6,12 +6,12 @@ Templates draw them: `figure.html` a chart, `verdict.html` the tracks beside the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from pseudocal.app.report.findings import known_accuracy
-from pseudocal.app.report.record import Bins, FilledBin, Report
+from pseudocal.app.report.record import Bins, FilledBin, Report, Threshold
 
 QUARTERS = (0, 0.25, 0.5, 0.75, 1)
 FEW = 3  # a bar of fewer predictions is drawn pale, without its interval
@@ -182,16 +182,18 @@ def _reliability_row(one: FilledBin) -> tuple[str, ...]:
 def risk_coverage(report: Report) -> Figure | None:
     """The error among predictions above a threshold, by the fraction that is above it.
 
-    None if there is no curve, or if nothing is known about it.
+    The estimate is that of the confidences, the measurement that of the ground truth. The guarantee
+    is the 90% bound of each threshold that labels let pass. None if there is no curve, or if
+    nothing is known about it.
     """
-    selection = report.selection
+    selection = _distinct(report.selection)
     errors: dict[str, list[float]] = {}
     if not report.unchanged:
         errors["after"] = [row.expected_error for row in selection]
     measured = [row.error for row in selection if row.error is not None]
     if len(measured) == len(selection):
         errors["measured"] = measured
-    if not errors or all(row.coverage == 1 for row in selection):
+    if not errors or len(selection) < 2:
         return None
     titles = {"after": "expected error", "measured": "measured error"}
     rows = []
@@ -200,7 +202,11 @@ def risk_coverage(report: Report) -> Figure | None:
         cells = [f"{each[k]:.1%}" for each in errors.values()]
         rows.append((least, f"{row.coverage:.1%}", *cells))
     coverage = [row.coverage for row in selection]
-    most = _round_up(max(0.01, *(max(each) for each in errors.values())))
+    lines = [(kind, list(zip(coverage, each, strict=True))) for kind, each in errors.items()]
+    guarantee = _guarantee(report)
+    if guarantee:
+        lines.append(("guaranteed", guarantee))
+    most = _round_up(max(0.01, *(error for _, points in lines for _, error in points)))
     return Figure(
         name="risk",
         title="Error by coverage",
@@ -214,8 +220,40 @@ def risk_coverage(report: Report) -> Figure | None:
         y_ticks=_percent_ticks(most),
         header=("confidence", "coverage", *(titles[kind] for kind in errors)),
         rows=tuple(rows),
-        lines=tuple((kind, list(zip(coverage, e, strict=True))) for kind, e in errors.items()),
+        lines=tuple(lines),
     )
+
+
+def _distinct(selection: Sequence[Threshold]) -> list[Threshold]:
+    """Thresholds that accept different fractions: of several, the lowest."""
+    found: list[Threshold] = []
+    for row in selection:
+        if not found or row.coverage < found[-1].coverage:
+            found.append(row)
+    return found
+
+
+def _guarantee(report: Report) -> list[tuple[float, float]]:
+    """Coverage and bound of each threshold that passed; a single one gets a line of its own."""
+    threshold = report.threshold
+    if threshold is None or threshold.basis != "guaranteed":
+        return []
+    passed = [one for one in threshold.candidates if one.coverage <= threshold.coverage]
+    points = [(one.coverage, one.bound) for one in passed]
+    if len(points) == 1:
+        return [(0.0, points[0][1]), *points]
+    return points
+
+
+def table_rows(rows: Sequence[tuple[str, ...]], most: int = 10) -> list[tuple[str, ...]]:
+    """At most ten rows of a table, evenly spread, with the first and the last.
+
+    >>> [row[0] for row in table_rows([("a",), ("b",), ("c",), ("d",), ("e",)], 3)]
+    ['a', 'c', 'e']
+    """
+    if len(rows) <= most:
+        return list(rows)
+    return [rows[round(k * (len(rows) - 1) / (most - 1))] for k in range(most)]
 
 
 def _percent_ticks(most: float) -> Ticks:

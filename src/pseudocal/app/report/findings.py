@@ -32,6 +32,7 @@ OPINIONS = (
     ReasonCode.SHARED_ERRORS_UNKNOWN,
     ReasonCode.SURROGATE_AGREES,
     ReasonCode.SURROGATE_ERRORS_UNKNOWN,
+    ReasonCode.SURROGATE_CONFIRMS,
 )
 # reasons that speak for T
 IMPROVES = (
@@ -350,10 +351,10 @@ def effect_of(fit: Fit, verdict: str | None = None) -> str:
     """
     if fit.refused is not None:
         return "rejected_lowers" if fit.refused > 1 else "rejected_raises"
-    if fit.mixup_samples == 0 and fit.low is None:
-        return "unfitted"
     if fit.bound:
         return "at_bound"
+    if fit.temperature == 1 and fit.low is None:
+        return "unfitted"
     high = math.inf if fit.high is None else fit.high
     if (fit.low or 0) <= 1 <= high:
         return "near_one"

@@ -27,6 +27,7 @@ from pseudocal.app.run import PAGE, REPORT
 from pseudocal.extras import require
 from pseudocal.files import replacing
 
+CLASSES_SHOWN = 60  # thresholds by class, like the classes themselves
 KNOWN_TASKS = {"huggingface": "image-classification", "huggingface-text": "text-classification"}
 
 
@@ -52,10 +53,20 @@ def page(report: Report) -> str:
         folded=diagrams.source == "mixup" and not is_fitted_on_mixup(report),
         few=any(figures.is_few(one) for bins in shown for one in bins.filled()),
         risk=figures.risk_coverage(report),
+        threshold_rows=_threshold_rows(report),
         example=shown_threshold(report),
         intervals=any(one.interval is not None for one in diagrams.before.filled()),
     )
     return html
+
+
+def _threshold_rows(report: Report) -> list[tuple[str, ...]]:
+    """The thresholds by class."""
+    rows: list[tuple[str, ...]] = []
+    for line in () if report.threshold is None else report.threshold.classes[:CLASSES_SHOWN]:
+        least = "-" if line.confidence is None else f"≥ {100 * line.confidence:.3g}%"
+        rows.append((line.name, line.light, least, f"{line.coverage:.1%}", str(line.labels)))
+    return rows
 
 
 @cache
@@ -77,6 +88,7 @@ def templates() -> dict[str, Any]:
         "number": wording.number,
         "percent": wording.percent,
         "points": wording.points,
+        "table_rows": figures.table_rows,
         "seconds": wording.seconds,
     }
     environment.globals |= {

@@ -148,8 +148,15 @@ def writing_predictions(folder: Path, kind: str) -> Iterator[Callable[[Predictio
     "file","class"
     "a.png",1
     """
-    open_writer: Callable[[Path], Any] = _CsvWriter if kind == "csv" else _ParquetWriter
-    path = folder / f"predictions.{kind}"
+    with writing_table(folder / f"predictions.{kind}") as write:
+        yield write
+
+
+@contextmanager
+def writing_table(path: Path) -> Iterator[Callable[[PredictionTable], None]]:
+    """Write a .csv or .parquet file part by part; the file is whole or absent."""
+    is_csv = path.suffix.lower() == ".csv"
+    open_writer: Callable[[Path], Any] = _CsvWriter if is_csv else _ParquetWriter
     with replacing(path) as aside, closing(open_writer(aside)) as writer:
         yield writer.write
 
@@ -200,6 +207,9 @@ def _arrow(pa: Any, column: list[str] | NDArray[Any]) -> Any:
         return pa.Array.from_buffers(
             pa.string(), len(texts), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
         )
+    if column.dtype == bool:
+        bits = np.packbits(column, bitorder="little")
+        return pa.Array.from_buffers(pa.bool_(), len(column), [None, pa.py_buffer(bits)])
     whole = np.issubdtype(column.dtype, np.integer)
     kind = pa.int32() if whole else pa.float32()
     flat = np.ascontiguousarray(column, dtype=np.int32 if whole else np.float32).ravel()

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pseudocal.app.records import decode_json, encode_json
 from pseudocal.app.report.wording import Fact, Headline, Recommendation
 from pseudocal.app.run import AboutData, AboutModel, Timing
+from pseudocal.app.thresholds import RunThreshold
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.measured import Measured
 from pseudocal.calibrators.trust import Trust
@@ -204,6 +205,7 @@ class Report:
     settings: dict[str, Any]  # all that is needed to repeat the calibration
     versions: dict[str, str]
     timing: Timing
+    threshold: RunThreshold | None = None  # which predictions to accept, if it was asked for
     facts: tuple[Fact, ...] = ()  # what to know before using the result, cautions first
     format: Literal["pseudocal-report"] = "pseudocal-report"
     format_version: Literal[7] = 7
@@ -225,8 +227,11 @@ class Report:
 
     @property
     def unfitted(self) -> bool:
-        """Whether nothing was fitted: inputs that cannot be mixed, like texts, and no labels."""
-        return self.calibration.mixup_samples == 0 and self.labels is None
+        """Whether T = 1 without labels: inputs that cannot be mixed, like texts, or two classes."""
+        fit = self.calibration
+        found = fit.mixup_samples > 0 or fit.temperature != 1
+        fitted = found and self.settings.get("estimator") != "none"
+        return not fitted and self.labels is None
 
     @property
     def unchanged(self) -> bool:

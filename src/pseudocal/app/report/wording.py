@@ -313,7 +313,7 @@ EFFECTS: dict[str, str] = {
         "The fitted temperature would raise the confidences. It was rejected, so they are "
         "unchanged."
     ),
-    "unfitted": "Nothing was fitted: the confidences are unchanged.",
+    "unfitted": "Nothing was applied: the confidences are unchanged.",
     "at_bound": "The search ended at the limit of its range, so T is undetermined.",
     "near_one": "T is not significantly different from 1: you can skip calibration.",
     "lowers": "Dividing the logits by T lowers the confidences.",

@@ -133,7 +133,8 @@ def pseudo_ensemble(
 
     """
     model = Ensemble(tuple(as_predictor(member) for member in members), mean)
-    calibration = PseudoCal(**settings).fit(model, target_inputs, batch_size=batch_size)
+    method = PseudoCal(**{"estimator": "mixup"} | settings)
+    calibration = method.fit(model, target_inputs, batch_size=batch_size)
     return replace(
         calibration, method="pseudo-ensemble", settings=calibration.settings | {"mean": mean}
     )

@@ -9,9 +9,9 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,10 +21,14 @@ from pseudocal.calibrators.baselines.scaling import tempscal
 from pseudocal.calibrators.baselines.search import bound_at, least, released
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.confidence import below_top, checked, confidences, match_confidence
-from pseudocal.extras import MissingExtraError
+from pseudocal.passes import block_starts, let_go
 from pseudocal.scaling import TemperatureScaling
 
+Features = NDArray[Any]  # (n, features), real numbers of any precision
+
 LARGEST_LOG_RATIO = 100.0  # |log ratio| is clipped to this, so that its exponential is finite
+SMALLEST_GAIN = 64 * np.finfo(np.float64).eps  # the search ends below this relative improvement
+CONSTANT = 1e-12  # a spread of this fraction of the mean is rounding
 MOST_STEPS = 1000  # steps of the optimiser; standardised features take about 20
 
 
@@ -49,9 +53,10 @@ class DensityRatio:
         x = as_features(features, "features")
         if x.shape[1] != len(self.slope):
             raise InputError(f"expected rows of {len(self.slope)} features, got shape {x.shape}")
-        ratio: Floats = np.exp(
-            np.clip(x @ self.slope + self.offset, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
-        )
+        log_ratio: Floats = np.empty(len(x))
+        for rows, chunk in _chunks(x):
+            log_ratio[rows] = chunk @ self.slope + self.offset
+        ratio: Floats = np.exp(np.clip(log_ratio, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO))
         return ratio
 
 
@@ -66,7 +71,8 @@ def density_ratio(
 
     A classifier of the domain gives the ratio: with equally many rows of each domain,
     P(target | x) / P(source | x) = p_target(x) / p_source(x). As in both papers, the classifier is
-    a logistic regression on the model's features.
+    a logistic regression on the model's features. Features are read in chunks: beside them it needs
+    some megabytes, at any number of rows.
 
     Both domains have the same weight whatever their number of rows, and features are standardised.
 
@@ -92,61 +98,120 @@ def density_ratio(
             f"expected as many target as source features, {source.shape[1]}, got {target.shape[1]}"
         )
     if reference:
-        equally_many = _equally_many(source, target, np.random.default_rng(seed))
-        return _logistic(*equally_many, steps=100)
-    both = np.concatenate([source, target])
-    mean = both.mean(axis=0)
-    scale = both.std(axis=0)
-    scale[scale == 0] = 1.0  # a constant feature carries no information, whatever it is divided by
-    fitted = _logistic((source - mean) / scale, (target - mean) / scale, steps=MOST_STEPS)
-    slope = fitted.slope / scale
-    return DensityRatio(slope, fitted.offset - float(mean @ slope))
+        drawn = _equally_many(len(source), len(target), np.random.default_rng(seed))
+        raw = np.zeros(source.shape[1])
+        return _logistic((source, target), drawn, mean=raw, scale=raw + 1, steps=100)
+    rows = len(source) + len(target)
+    alike = (np.ones(len(source)), np.full(len(target), len(source) / len(target)))
+    weights = tuple(each * (rows / 2 / len(source)) for each in alike)
+    mean, scale = _moments(source, target)
+    return _logistic((source, target), weights, mean=mean, scale=scale, steps=MOST_STEPS)
 
 
-def as_features(features: ArrayLike, what: str) -> NDArray[np.float64]:
-    """Convert to finite numbers `(n, features)`."""
+def as_features(features: ArrayLike, what: str) -> Features:
+    """Check that features are finite numbers `(n, features)`; they keep their precision."""
     given = as_numpy(features, what)
     if not is_real(given) and given.dtype != bool:
         raise InputError(f"expected {what} that are real numbers, got dtype {given.dtype}")
-    array = given.astype(np.float64, copy=False)
-    if array.ndim != 2 or array.size == 0:
-        raise InputError(f"expected {what} of shape (n, features), got shape {array.shape}")
-    bad = ~np.isfinite(array)
-    if bad.any():
-        raise InputError(
-            f"expected {what} that are finite, got {array[bad][0]} "
-            f"in row {np.argmax(bad.any(axis=1))}"
-        )
-    return array
+    if given.dtype == bool:
+        given = given.astype(np.uint8)
+    if given.ndim != 2 or given.size == 0:
+        raise InputError(f"expected {what} of shape (n, features), got shape {given.shape}")
+    for rows, chunk in _chunks(given):
+        bad = ~np.isfinite(chunk)
+        if bad.any():
+            raise InputError(
+                f"expected {what} that are finite, got {chunk[bad][0]} "
+                f"in row {rows.start + np.argmax(bad.any(axis=1))}"
+            )
+    return given
+
+
+def _chunks(features: Features) -> Iterator[tuple[slice, Floats]]:
+    """Some rows at a time in float64, with their numbers; a copy of all could exceed memory."""
+    starts = block_starts(features.shape)
+    for start in starts:
+        rows = slice(start, min(start + starts.step, len(features)))
+        yield rows, features[rows].astype(np.float64)
+        let_go(features, rows.start, rows.stop)
+
+
+def _moments(source: Features, target: Features) -> tuple[Floats, Floats]:
+    """Return the mean and the standard deviation of each feature over both domains."""
+    rows = len(source) + len(target)
+    mean = np.zeros(source.shape[1])
+    for domain in (source, target):
+        for _, chunk in _chunks(domain):
+            mean += chunk.sum(axis=0) / rows
+    variance = np.zeros(source.shape[1])
+    for domain in (source, target):
+        for _, chunk in _chunks(domain):
+            chunk -= mean
+            variance += np.einsum("ij,ij->j", chunk, chunk) / rows
+    scale = np.sqrt(variance)
+    # a constant feature carries no information, whatever it is divided by
+    scale[scale <= CONSTANT * abs(mean)] = 1.0
+    return mean, scale
 
 
 def _equally_many(
-    source: Floats, target: Floats, rng: np.random.Generator
-) -> tuple[Floats, Floats]:
-    """Replace the smaller set by a bootstrap sample.
+    source: int, target: int, rng: np.random.Generator
+) -> tuple[NDArray[np.float64], ...]:
+    """Return how often each row counts if the smaller set is replaced by a bootstrap sample.
 
-    Sets of equal size, which crash the released code, are kept.
+    The sample has the size of the larger set. Sets of equal size, which crash the released code,
+    are kept.
     """
-    if len(source) < len(target):
-        return source[rng.integers(len(source), size=len(target))], target
-    if len(target) < len(source):
-        return source, target[rng.integers(len(target), size=len(source))]
-    return source, target
+    counts = [np.ones(source), np.ones(target)]
+    if source != target:
+        smaller = 0 if source < target else 1
+        few = min(source, target)
+        drawn = rng.integers(few, size=max(source, target))
+        counts[smaller] = np.bincount(drawn, minlength=few).astype(np.float64)
+    return tuple(counts)
 
 
-def _logistic(source: Floats, target: Floats, steps: int) -> DensityRatio:
-    try:
-        from sklearn.exceptions import ConvergenceWarning
-        from sklearn.linear_model import LogisticRegression
-    except ImportError as error:
-        raise MissingExtraError("scikit-learn", "sklearn") from error
-    domain = np.repeat([0, 1], [len(source), len(target)])
-    model = LogisticRegression(class_weight="balanced", max_iter=steps)
-    with warnings.catch_warnings():
-        # if a plane separates the domains, there is no optimum to converge to
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(np.concatenate([source, target]), domain)
-    return DensityRatio(model.coef_[0], float(model.intercept_[0]))
+def _logistic(
+    domains: tuple[Features, Features],
+    weights: tuple[Floats, ...],
+    *,
+    mean: Floats,
+    scale: Floats,
+    steps: int,
+) -> DensityRatio:
+    """Fit a logistic regression of the domain to (features - mean) / scale.
+
+    The penalty, the search and its tolerance are those of scikit-learn, whose memory is several
+    copies of the features; here it is one chunk.
+    """
+    from scipy.optimize import minimize
+    from scipy.special import expit
+
+    total = sum(float(each.sum()) for each in weights)
+
+    def objective(at: Floats) -> tuple[float, Floats]:
+        slope = at[:-1] / scale
+        loss = 0.5 * float(at[:-1] @ at[:-1])
+        gradient = np.append(at[:-1], 0.0)
+        for features, weight, sign in zip(domains, weights, (1.0, -1.0), strict=True):
+            for rows, chunk in _chunks(features):
+                chunk -= mean
+                margin = sign * (chunk @ slope + at[-1])  # large and positive: wrong
+                loss += float(weight[rows] @ np.logaddexp(0.0, margin))
+                pull = sign * weight[rows] * expit(margin)
+                gradient[:-1] += (pull @ chunk) / scale
+                gradient[-1] += pull.sum()
+        return loss / total, gradient / total
+
+    found = minimize(
+        objective,
+        np.zeros(len(mean) + 1),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": steps, "maxls": 50, "gtol": 1e-4, "ftol": SMALLEST_GAIN},
+    )
+    slope: Floats = found.x[:-1] / scale
+    return DensityRatio(slope, float(found.x[-1] - mean @ slope))
 
 
 def cpcs(source: Labelled, ratio: ArrayLike, *, reference: bool = False) -> Calibration:
@@ -211,6 +276,7 @@ def transcal(
     variance: bool = True,
     exponent: float = 0.5,
     reference: bool = False,
+    start: float = 2.0,
 ) -> Calibration:
     """TransCal: match the mean target confidence to one minus the estimated target error.
 
@@ -239,10 +305,13 @@ def transcal(
         bias: Whether to reduce the bias, by raising the ratio to the power of `exponent`.
         variance: Whether to reduce the variance, with the control variates.
         exponent: The exponent, between 0 and 1.
-        reference: Whether to search as the released code does: for T and the exponent, from (2,
-            0.5), with T >= 1.
+        reference: Whether to search as the released code does: for T and the exponent, from
+            `(start, 0.5)`, with T >= 1.
+        start: The temperature where the released search starts; 2 in the released code.
 
     """
+    if start < 1:
+        raise InputError(f"expected a start of at least 1, got {start}")
     if not 0 <= exponent <= 1:
         raise InputError(f"expected an exponent between 0 and 1, got {exponent}")
     source = checked(source)
@@ -251,7 +320,9 @@ def transcal(
     errors = _TargetError(source, as_weights(ratio, len(source)), temperature, variance, still)
     settings = {"bias": bias, "variance": variance, "exponent": exponent, "reference": reference}
     if reference:
-        return Calibration("transcal", _transcal_as_released(errors, target_logits, bias), settings)
+        settings["start"] = start
+        scaling = _transcal_as_released(errors, target_logits, bias, start)
+        return Calibration("transcal", scaling, settings)
     error = errors.estimate(exponent if bias else 1.0)
     return Calibration("transcal", match_confidence(target_logits, 1 - error), settings)
 
@@ -299,7 +370,7 @@ def controlled(values: Floats, by: Floats, mean: float, *, still: float = 0.0) -
 
 
 def _transcal_as_released(
-    errors: _TargetError, target_logits: ArrayLike, bias: bool
+    errors: _TargetError, target_logits: ArrayLike, bias: bool, start: float
 ) -> TemperatureScaling:
     from scipy.optimize import minimize
 
@@ -310,5 +381,5 @@ def _transcal_as_released(
         confidence = float((1 / np.exp(below / temperature).sum(axis=1)).mean())
         return abs(confidence - (1 - errors.estimate(float(exponent) if bias else 1.0)))
 
-    found = minimize(gap, np.array([2.0, 0.5]), method="SLSQP", bounds=[(1.0, None), (0.0, 1.0)])
+    found = minimize(gap, np.array([start, 0.5]), method="SLSQP", bounds=[(1.0, None), (0.0, 1.0)])
     return TemperatureScaling(float(found.x[0]), rows=len(below))

@@ -28,9 +28,11 @@ from pseudocal.arrays import InputError
 from pseudocal.extras import require
 from pseudocal.files import replacing
 from pseudocal.lab.adapt.choices import Choice, Normal
+from pseudocal.lab.adapt.devices import autocast, on_device
 from pseudocal.lab.adapt.tensors import Tensors
 from pseudocal.lab.adapt.weights import from_transformers, own_trunk
 from pseudocal.lab.data import Indexable
+from pseudocal.lab.settings import Precision
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 HALF = ((0.5,), (0.5,))
@@ -73,7 +75,7 @@ class Backbone(nn.Module):
         self.width = width
         self.size = size
         self.pretrained = pretrained
-        self.mixed = False  # whether training computes in bfloat16 where torch does so safely
+        self.precision: Precision = "single"  # of training, a name in `AUTOCAST`
         self.register_buffer("mean", torch.tensor(normal[0])[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(normal[1])[:, None, None], persistent=False)
 
@@ -87,7 +89,7 @@ class Backbone(nn.Module):
         x = images if images.is_floating_point() else images.float()
         if self.size is not None and x.shape[-2:] != (self.size, self.size):
             x = F.interpolate(x, (self.size, self.size), mode="bilinear", align_corners=False)
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.mixed and self.training):
+        with autocast(x.device, self.precision, enabled=self.training):
             features: Tensor = self.trunk((x / 255 - self.mean) / self.std)
         return features.float()
 
@@ -256,7 +258,7 @@ def compute_features(
     backbone: Backbone, inputs: Indexable, *, device: str = "cpu", tick: FeatureTick | None = None
 ) -> NDArray[np.float32]:
     """Compute features `(n, width)` in evaluation mode."""
-    backbone = backbone.to(device).eval()
+    backbone = on_device(backbone, device).eval()
     images = Tensors(inputs, device)
     parts = []
     step = CPU_BATCH if torch.device(device).type == "cpu" else GPU_BATCH

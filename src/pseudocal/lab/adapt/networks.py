@@ -14,6 +14,8 @@ A head is a bottleneck, whose output is what the methods call "the features", an
 | `relu` | Linear, BN, ReLU | Linear | TLlib |
 | `weightnorm` | Linear, BN | weight-normalised Linear | SHOT, DINE |
 | `afn` | Linear, BN, ReLU, norm-keeping dropout | Linear | SAFN |
+| `afn-two` | two such blocks | Linear | SAFN on VisDA |
+| `three-layer` | none | one three-layer head | MCD's checkpoints |
 | `pair` | none: the backbone is the generator | two three-layer heads | MCD |
 | `bottleneck-pair` | Linear, BN, ReLU: the generator above a frozen backbone | two three-layer heads | MCD |
 """
@@ -229,15 +231,20 @@ def weightnorm(inputs: int, width: int, classes: int) -> Head:
     )
 
 
-def afn(inputs: int, width: int, classes: int) -> Head:
-    """AFN's head."""
-    layers = [
-        gaussian(inputs, width, 0.01, bias=True),
-        batch_norm(width, 1, 0.01),
-        nn.ReLU(),
-        NormKeepingDropout(0.5),
-    ]
+def afn(inputs: int, width: int, classes: int, *, blocks: int = 1) -> Head:
+    """AFN's head; the features are those after the last block."""
+    layers: list[nn.Module] = []
+    for number in range(blocks):
+        layers.append(gaussian(width if number else inputs, width, 0.01, bias=True))
+        layers.append(batch_norm(width, 1, 0.01))
+        layers.append(nn.ReLU())
+        layers.append(NormKeepingDropout(0.5))
     return Head(nn.Sequential(*layers), gaussian(width, classes, 0.01, bias=True), width=width)
+
+
+def afn_two(inputs: int, width: int, classes: int) -> Head:
+    """AFN's head for VisDA, with two blocks."""
+    return afn(inputs, width, classes, blocks=2)
 
 
 def three_layers(inputs: int, width: int, classes: int) -> nn.Sequential:
@@ -252,6 +259,11 @@ def three_layers(inputs: int, width: int, classes: int) -> nn.Sequential:
         ]
 
     return nn.Sequential(*layers(inputs), *layers(width), gaussian(width, classes, 0.01, bias=True))
+
+
+def three_layer(inputs: int, width: int, classes: int) -> Head:
+    """The first of MCD's classifiers, which PseudoCal keeps of a finished training."""
+    return Head(nn.Identity(), three_layers(inputs, width, classes), width=inputs)
 
 
 def pair(inputs: int, width: int, classes: int) -> Head:
@@ -277,6 +289,8 @@ HEADS: dict[str, Callable[[int, int, int], Head]] = {
     "relu": relu,
     "weightnorm": weightnorm,
     "afn": afn,
+    "afn-two": afn_two,
+    "three-layer": three_layer,
     "pair": pair,
     "bottleneck-pair": bottleneck_pair,
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import platform
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -21,6 +20,7 @@ from pseudocal.arrays import InputError
 from pseudocal.files import locked, save_json, sweep, writing
 from pseudocal.lab.adapt.backbones import Backbone, build_backbone
 from pseudocal.lab.adapt.choices import Choice
+from pseudocal.lab.adapt.log import LOG_EVERY, TrainingLog
 from pseudocal.lab.adapt.method import (
     SCHEDULES,
     Moment,
@@ -31,6 +31,7 @@ from pseudocal.lab.adapt.method import (
 )
 from pseudocal.lab.adapt.networks import Network, build_head
 from pseudocal.lab.adapt.tensors import Tensors, load_tensors, predict_tensors, save_tensors
+from pseudocal.lab.settings import Precision
 
 CHECKPOINT = "resume.safetensors"  # in the folder of a run
 # From the first step to the batches of all steps from there on.
@@ -52,6 +53,9 @@ class DescentPlan:
         report: called after each step.
         stage: the name of the stage in reports.
         backbone_scale: the backbone's learning rate relative to the head's.
+        device: the device of torch.
+        precision: what the network computes in; with "float16" gradients are scaled.
+        log: the folder of the log; None to write none.
 
     """
 
@@ -65,6 +69,9 @@ class DescentPlan:
     report: ReportProgress | None = None
     stage: str = "training"
     backbone_scale: float = 1.0
+    device: str = "cpu"
+    precision: Precision = "single"
+    log: Path | None = None
 
 
 def descend(network: Network, method: Any, draw: Draw, plan: DescentPlan) -> list[Point]:
@@ -73,27 +80,33 @@ def descend(network: Network, method: Any, draw: Draw, plan: DescentPlan) -> lis
     Resumes from the plan's checkpoint if there is one.
     """
     optimiser = build_optimiser(network, method, plan)
+    kind = torch.device(plan.device).type
+    scaler = torch.amp.GradScaler(kind, enabled=plan.precision == "float16")
     with seeded(plan.seed), ExitStack() as stack:
-        done, curve = restore_checkpoint(plan.checkpoint, network, method, optimiser)
+        done, curve = restore_checkpoint(plan.checkpoint, network, method, optimiser, scaler)
+        log = stack.enter_context(TrainingLog(plan.log, plan.stage, done))
         batches = stack.enter_context(closing(draw(done + 1)))
         for step in range(done + 1, plan.iterations + 1):
             now = Moment(step, plan.iterations)
             torch.manual_seed(_step_seed(plan.seed, step))
-            set_rate(optimiser, plan.preset, now)
+            rate = set_rate(optimiser, plan.preset, now)
             network.train()
             method.train()
-            loss = math.nan
-            for update in method.steps(network, next(batches), now):
-                loss = _finite(update.loss.item(), step)
+            for number, update in enumerate(method.steps(network, next(batches), now)):
+                log.add(step, number, update.loss)
                 optimiser.zero_grad()
-                update.loss.backward(inputs=update.only)
-                optimiser.step()
+                scaler.scale(update.loss).backward(inputs=update.only)
+                scaler.step(optimiser)
+                scaler.update()
+            saves = step % plan.checkpoint_every == 0
+            if saves or step % LOG_EVERY == 0 or step == plan.iterations:
+                log.write(step, rate)
             if plan.evaluate and (now.starts_interval(plan.points) or step == plan.iterations):
                 curve.append(curve_point(network, *plan.evaluate, step=step))
-            if step % plan.checkpoint_every == 0 and step < plan.iterations:
-                save_checkpoint(plan.checkpoint, network, method, optimiser, step, curve)
+            if saves and step < plan.iterations:
+                save_checkpoint(plan.checkpoint, network, method, optimiser, scaler, step, curve)
             if plan.report:
-                plan.report(TrainingProgress(plan.stage, step, plan.iterations, loss))
+                plan.report(TrainingProgress(plan.stage, step, plan.iterations, log.loss))
     return curve
 
 
@@ -114,16 +127,23 @@ def build_optimiser(network: Network, method: nn.Module, plan: DescentPlan) -> t
         },
     ]
     groups = [group for group in groups if group["params"]]  # a frozen backbone has none
-    return torch.optim.SGD(
+    optimiser = torch.optim.SGD(
         groups, lr=preset.lr, momentum=0.9, weight_decay=preset.decay, nesterov=True, fused=True
     )
+    if plan.precision == "float16":
+        # A first step that is skipped, since scaled gradients overflow, would leave it undefined.
+        for group in optimiser.param_groups:
+            for parameter in group["params"] if group["momentum"] > 0 else ():
+                optimiser.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    return optimiser
 
 
-def set_rate(optimiser: torch.optim.SGD, preset: Preset, now: Moment) -> None:
-    """Set the current learning rate of each parameter group."""
+def set_rate(optimiser: torch.optim.SGD, preset: Preset, now: Moment) -> float:
+    """Set the current learning rate of each parameter group, and return the head's."""
     rate = preset.lr * SCHEDULES[preset.schedule](now.ramp)
     for group in optimiser.param_groups:
         group["lr"] = rate * group["scale"]
+    return rate
 
 
 def curve_point(network: Network, inputs: Tensors, labels: Tensor, *, step: int) -> Point:
@@ -138,6 +158,7 @@ def save_checkpoint(
     network: Network,
     method: nn.Module,
     optimiser: torch.optim.SGD,
+    scaler: torch.amp.GradScaler,
     step: int,
     curve: list[Point],
 ) -> None:
@@ -148,13 +169,22 @@ def save_checkpoint(
         momentum = optimiser.state[parameter].get("momentum_buffer")
         if momentum is not None:
             tensors[f"momentum.{i}"] = momentum
-    save_tensors(path, tensors, note={"step": step, "curve": [vars(point) for point in curve]})
+    note = {
+        "step": step,
+        "curve": [vars(point) for point in curve],
+        "scaler": scaler.state_dict(),
+    }
+    save_tensors(path, tensors, note=note)
 
 
 def restore_checkpoint(
-    path: Path, network: Network, method: nn.Module, optimiser: torch.optim.SGD
+    path: Path,
+    network: Network,
+    method: nn.Module,
+    optimiser: torch.optim.SGD,
+    scaler: torch.amp.GradScaler,
 ) -> tuple[int, list[Point]]:
-    """Restore network, method and optimiser.
+    """Restore network, method, optimiser and the scale of gradients.
 
     Return the step of the checkpoint (0 without one) and the curve.
     """
@@ -167,9 +197,10 @@ def restore_checkpoint(
         )
     for i, parameter in enumerate(_parameters(optimiser)):
         if f"momentum.{i}" in tensors:
-            optimiser.state[parameter]["momentum_buffer"] = tensors[f"momentum.{i}"].to(
-                parameter.device
-            )
+            # in the memory layout of the weights: the fused optimiser expects the same
+            momentum = torch.empty_like(parameter.detach()).copy_(tensors[f"momentum.{i}"])
+            optimiser.state[parameter]["momentum_buffer"] = momentum
+    scaler.load_state_dict(note["scaler"])
     return note["step"], [Point(**point) for point in note["curve"]]
 
 
@@ -195,14 +226,6 @@ def torch_threads(count: int) -> Iterator[None]:
 
 def _step_seed(seed: int, step: int) -> int:
     return int(np.random.SeedSequence([seed, step]).generate_state(1, np.uint64)[0] >> 1)
-
-
-def _finite(loss: float, step: int) -> float:
-    if not math.isfinite(loss):
-        raise FloatingPointError(
-            f"expected a finite loss, got {loss} in step {step}: a smaller learning rate may help"
-        )
-    return loss
 
 
 def _parameters(optimiser: torch.optim.SGD) -> list[Any]:

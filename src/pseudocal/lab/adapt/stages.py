@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from pseudocal.arrays import InputError
 from pseudocal.lab.adapt.backbones import Backbone, cached_features
+from pseudocal.lab.adapt.devices import deterministic, on_device
 from pseudocal.lab.adapt.method import (
     Preset,
     Problem,
@@ -50,6 +51,7 @@ from pseudocal.lab.adapt.tensors import (
     save_arrays,
 )
 from pseudocal.lab.data import Crops, Domain, Indexable, Unlabelled, cache_folder, crops_of
+from pseudocal.lab.settings import Precision
 
 AnyDomain = TypeVar("AnyDomain", Domain, Unlabelled)
 
@@ -73,8 +75,9 @@ class TrainingRun:
         device: the device of torch: "cpu", "cuda", "cuda:1", ...
         augment: whether a step sees random crops and mirror images of image files; None for yes if
             the backbone is trained. All outputs are of the centre.
-        mixed: whether a backbone that is trained computes in bfloat16 where torch does so safely.
-            Weights, the head, losses and all outputs that are saved stay in float32.
+        precision: what a backbone that is trained computes in where torch does so safely: "mixed"
+            is bfloat16, "float16" has scaled gradients. Weights, the head, losses and all outputs
+            that are saved stay in float32.
 
     """
 
@@ -88,7 +91,7 @@ class TrainingRun:
     checkpoint_every: int = 250
     device: str = "cpu"
     augment: bool | None = None
-    mixed: bool = False
+    precision: Precision = "single"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "out", Path(self.out))
@@ -162,18 +165,18 @@ def train_stage(
     assert isinstance(backbone, Backbone)
     frozen = run.freezes(backbone)
     augment = run.augments(backbone, target)
-    with own_folder(run.out):
+    with own_folder(run.out), deterministic(run.device):
         finished = start_run(run.out, _settings(network, stage, run, target, source))
         if finished:
             return finished
         started = time.perf_counter()
-        backbone.mixed = run.mixed
+        backbone.precision = run.precision
         inner = Network(nn.Identity(), network.head) if frozen else network
         parts = dict(
             zip(("source_train", "source_val"), _halves(source, run, backbone), strict=False)
         )
         target = cropped(_prepared(target, run, backbone))
-        inner.to(run.device)
+        on_device(inner, run.device)
         plan = _plan(run, stage, backbone)
         inputs = Tensors(target.inputs, run.device)
         with seeded(run.seed):
@@ -269,6 +272,9 @@ def _plan(run: TrainingRun, stage: TrainingStage, backbone: Backbone) -> Descent
         report=run.progress,
         stage=stage.name,
         backbone_scale=stage.preset.backbone_scale if backbone.pretrained else 1.0,
+        device=run.device,
+        precision=run.precision,
+        log=run.out,
     )
 
 
@@ -279,31 +285,30 @@ def _draw(
 
     Of both domains, or of the target if there is no source.
 
-    What is on disk is read ahead, in a thread. Tensors are made here, in the thread of the
-    training.
+    What is on disk is read ahead, in a thread, which also pins it for a GPU.
     """
     batch = plan.preset.batch
     seed = plan.seed
     domains = [target.inputs] if source is None else [target.inputs, source.inputs]
     in_memory = all(isinstance(inputs, np.ndarray) for inputs in domains)
 
-    def read(inputs: Any, stream: int, step: int) -> tuple[Any, Any]:
+    def read(inputs: Any, stream: int, step: int) -> tuple[Any, ...]:
         numbers = batch_numbers(len(inputs), batch, seed, stream, step)
         if augment and isinstance(inputs, Crops):
             return random_crops(inputs, numbers, seed, stream, step), numbers
         return inputs[numbers], numbers
 
-    def arrays(step: int) -> tuple[Any, ...]:
-        of_target = read(target.inputs, TARGET, step)
-        if source is None:
-            return of_target
-        images, numbers = read(source.inputs, SOURCE, step)
-        return (*of_target, images, source.labels[numbers])
+    def staged_batch(step: int) -> list[Tensor]:
+        arrays = read(target.inputs, TARGET, step)
+        if source is not None:
+            images, numbers = read(source.inputs, SOURCE, step)
+            arrays = (*arrays, images, source.labels[numbers])
+        return [target.staged(array) for array in arrays]
 
     def draw(first: int) -> Generator[TargetBatch, None, None]:
-        steps = map(arrays, count(first)) if in_memory else read_ahead(arrays, first)
+        steps = map(staged_batch, count(first)) if in_memory else read_ahead(staged_batch, first)
         for step in steps:
-            tensors = [target.placed(array) for array in step]
+            tensors = [target.placed(tensor) for tensor in step]
             yield TargetBatch(*tensors) if source is None else SourceTargetBatch(*tensors)
 
     return draw
@@ -331,7 +336,7 @@ def _settings(
         "frozen": run.freezes(backbone),
         # absent from folders that were started before these existed
         **({"augment": True} if run.augments(backbone, target) else {}),
-        **({"mixed": True} if run.mixed else {}),
+        **({"precision": run.precision} if run.precision != "single" else {}),
         "source": None if source is None else [source.name, len(source.inputs)],
         "target": [target.name, len(target.inputs)],
         "classes": list(stage.classes),

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from pseudocal.extras import require
 from pseudocal.files import replacing
+from pseudocal.lab.adapt.devices import staged
 from pseudocal.lab.adapt.networks import Network
 from pseudocal.lab.data import Crops, Indexable
 
@@ -47,14 +48,15 @@ class Tensors:
         return len(self.inputs)
 
     def __getitem__(self, chosen: NDArray[np.intp]) -> Tensor:
-        return self.placed(self.inputs[chosen])
+        return self.placed(self.staged(self.inputs[chosen]))
 
-    def placed(self, array: NDArray[Any]) -> Tensor:
-        """Return an array as a tensor on the device."""
-        # A new array in C order: torch chooses its kernels, and so the last digits, by the strides,
-        # and np.ascontiguousarray keeps odd strides where an axis has length one (a single
-        # channel).
-        return torch.from_numpy(np.array(array, order="C")).to(self.device)
+    def staged(self, array: NDArray[Any]) -> Tensor:
+        """Return an array as a tensor in main memory, ready to be placed."""
+        return staged(array, self.device)
+
+    def placed(self, tensor: Tensor) -> Tensor:
+        """Return a staged tensor on the device; the copy runs beside the computation."""
+        return tensor.to(self.device, non_blocking=True)
 
 
 def batch_numbers(n: int, batch: int, seed: int, stream: int, step: int) -> NDArray[np.intp]:

@@ -42,7 +42,7 @@ class MixupVariant:
 
     def method(self, seed: int) -> PseudoCal:
         """Return PseudoCal with these settings; as in the paper, each input is mixed once."""
-        return PseudoCal(lam=self.lam, labels=self.labels, seed=seed, epochs=1)
+        return PseudoCal(lam=self.lam, labels=self.labels, seed=seed, epochs=1, estimator="mixup")
 
 
 def seed_of_repeat(seed: int, repeat: int) -> int:

@@ -28,13 +28,34 @@ Form = Literal["svg", "png"]
 FEW_POINTS = 30  # up to this number, points are drawn large
 
 
-def draw_figures(suite: Suite, store: Store, folder: Path, *, form: Form = "svg") -> list[Path]:
+def draw_figures(
+    suite: Suite,
+    store: Store,
+    folder: Path,
+    *,
+    form: Form = "svg",
+    together: Sequence[str] = (),
+) -> list[Path]:
     """Draw all figures that the suite has numbers for.
 
-    Reliability diagrams show the first pair and seed only.
+    Reliability diagrams show the first pair and seed only. Those of the real and the pseudo target
+    are in one diagram (Figure 1b of the paper).
 
     `chosen_tasks` makes a suite of some pairs or methods.
+
+    Args:
+        suite: the suite.
+        store: its folder.
+        folder: the folder of the figures.
+        form: the format of the figures.
+        together: calibrators whose reliability is drawn in one diagram (Figure 3 of the paper);
+            none to draw a diagram for each calibrator.
+
     """
+    for name in together:
+        if name not in suite.calibrators:
+            known = ", ".join(suite.calibrators)
+            raise InputError(f"expected calibrators among {known}, got {name!r}")
     plt = pyplot()
     folder.mkdir(parents=True, exist_ok=True)
     drawn = []
@@ -49,10 +70,12 @@ def draw_figures(suite: Suite, store: Store, folder: Path, *, form: Form = "svg"
     records = read_records(suite, store)
     plain = [name for name in suite.calibrators if not name.startswith("lambda-")]
     for task in _first_of_each_method(suite, store):
-        save(f"reliability-{task.method}", _reliability_figure(plt, task, plain, store))
+        draw = _together if together else _side_by_side
+        found = _titled_reliabilities(task, together or plain, store)
+        save(f"reliability-{task.method}", draw(plt, found, f"{task.method}, {task.pair}"))
         if (store.folder(task) / "mixup" / "pseudocal.npz").exists():
             both = real_and_pseudo(task, store)
-            save(f"pseudo-{task.method}", _side_by_side(plt, both, f"{task.method}, {task.pair}"))
+            save(f"pseudo-{task.method}", _together(plt, both, f"{task.method}, {task.pair}"))
     curves = trainings(suite.tasks, store)
     if curves:
         save("training", _training_figure(plt, curves))
@@ -105,11 +128,28 @@ def _first_of_each_method(suite: Suite, store: Store) -> list[Task]:
     ]
 
 
-def _reliability_figure(plt: Any, task: Task, names: Sequence[str], store: Store) -> Any:
-    found = {
-        find_compared(name).title: each for name, each in reliabilities(task, names, store).items()
-    }
-    return _side_by_side(plt, found, f"{task.method}, {task.pair}")
+def _titled_reliabilities(task: Task, names: Sequence[str], store: Store) -> dict[str, Reliability]:
+    found = reliabilities(task, names, store)
+    return {find_compared(name).title: each for name, each in found.items()}
+
+
+def _together(plt: Any, found: dict[str, Reliability], title: str) -> Any:
+    """Draw the accuracy against the confidence of all in one diagram."""
+    figure, ax = plt.subplots(figsize=(4.2, 4.0))
+    ax.plot([0, 1], [0, 1], color="0.6", lw=1, label="perfect")
+    for name, reliability in found.items():
+        filled = reliability.count > 0
+        ax.plot(
+            reliability.confidence[filled],
+            reliability.accuracy[filled],
+            "o-",
+            ms=3,
+            lw=1,
+            label=f"{name}, ECE {reliability.ece:.1%}",
+        )
+    ax.set(title=title, xlabel="confidence", ylabel="accuracy", xlim=(0, 1), ylim=(0, 1))
+    ax.legend(fontsize=7)
+    return figure
 
 
 def _side_by_side(plt: Any, found: dict[str, Reliability], title: str) -> Any:

@@ -9,7 +9,7 @@ from pseudocal.app.inputs.tables import csv_cell
 from pseudocal.lab.bench.calibrators import find_compared
 from pseudocal.lab.bench.records import unique
 from pseudocal.lab.bench.saved_outputs import SavedScore
-from pseudocal.lab.bench.tables import SKILLS, Comparison, Table, TableCell
+from pseudocal.lab.bench.tables import RESOLUTION, SKILLS, Comparison, Table, TableCell
 
 NO_DEVIATION = 1e-6  # a standard deviation of results that are the same but for rounding
 PERCENT = {"ece", "accuracy", "miou", "correspondence"}
@@ -69,17 +69,21 @@ def latex(table: Table) -> str:
         ]
         for name, cells in table.rows
     ]
-    body = [" & ".join(row) + r" \\" for row in rows]
+    return _tabular(head, rows)
+
+
+def _tabular(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     columns = "l" + "r" * (len(head) - 1)
     lines = [
         rf"\begin{{tabular}}{{{columns}}}",
         r"\hline",
         " & ".join(head) + r" \\",
         r"\hline",
-        *body,
+        *(" & ".join(row) + r" \\" for row in rows),
         r"\hline",
+        r"\end{tabular}",
     ]
-    return "\n".join([*lines, r"\end{tabular}"])
+    return "\n".join(lines)
 
 
 def comma_separated(table: Table) -> str:
@@ -91,7 +95,7 @@ def comma_separated(table: Table) -> str:
         ",".join(map(csv_cell, ["table", "calibrator", "column", "metric", "mean", "sd", "paper"]))
     ]
     for name, cells in table.rows:
-        metric = SKILLS.get(name, table.metric)
+        metric = {**SKILLS, RESOLUTION: "resolution"}.get(name, table.metric)
         for column, cell in zip(table.columns, cells, strict=True):
             values = ["" if math.isnan(v) else repr(v) for v in (cell.mean, cell.sd, cell.paper)]
             lines.append(",".join([*map(csv_cell, [table.title, name, column, metric]), *values]))
@@ -108,8 +112,8 @@ FORMATS: dict[str, Callable[[Table], str]] = {
 }
 
 
-def comparisons(found: Sequence[Comparison]) -> str:
-    """Compare PseudoCal with each baseline, in Markdown.
+def comparisons(found: Sequence[Comparison], form: str = "md") -> str:
+    """Compare PseudoCal with each baseline, in Markdown or LaTeX.
 
     The tasks it is better on, and the p-value of the paired test.
 
@@ -128,11 +132,15 @@ def comparisons(found: Sequence[Comparison]) -> str:
         for baseline in unique(each.baseline for each in found)
     ]
     head = ["PseudoCal against", *where]
+    if form == "latex":
+        return _tabular([_escaped(text) for text in head], [[*map(_escaped, row)] for row in rows])
     return "\n".join([_line(head), _rule(len(head)), *map(_line, rows)])
 
 
 def saved_scores(found: Sequence[SavedScore], form: str = "md") -> str:
-    """Format the scores of calibrators on saved outputs, as Markdown or as CSV in full precision.
+    """Format the scores of calibrators on saved outputs, as Markdown, LaTeX or CSV.
+
+    CSV is in full precision.
 
     Calibrators that failed have no row.
 
@@ -170,6 +178,8 @@ def saved_scores(found: Sequence[SavedScore], form: str = "md") -> str:
         ]
         for each in found
     ]
+    if form == "latex":
+        return _tabular([*map(_escaped, head)], [[*map(_escaped, row)] for row in rows])
     return "\n".join([_line(head), _rule(len(head)), *map(_line, rows)])
 
 
@@ -222,6 +232,7 @@ def _escaped(text: str) -> str:
         .replace("%", r"\%")
         .replace("_", r"\_")
         .replace("λ", r"$\lambda$")
+        .replace(" < ", " $<$ ")
     )
 
 

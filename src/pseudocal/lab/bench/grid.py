@@ -88,7 +88,7 @@ def run(
         store.sweep(task)
     missing = [task for task in models if not store.has_model(task)]
     waiting = [task for task in suite.tasks if not is_compared(task, calibrators, store)]
-    _check_data([*missing, *waiting], store)
+    check_data([*missing, *waiting], store)
     _all(
         "features",
         shared_features(missing, waiting, calibrators),
@@ -131,7 +131,7 @@ def with_members(tasks: Sequence[Task], calibrators: Sequence[str]) -> list[Task
     return list(dict.fromkeys(models))
 
 
-def _check_data(tasks: Sequence[Task], store: Store) -> None:
+def check_data(tasks: Sequence[Task], store: Store) -> None:
     """Refuse invalid settings, missing data and missing weights before anything runs."""
     for task in {(task.data, task.source, task.target): task for task in tasks}.values():
         if task.segments:

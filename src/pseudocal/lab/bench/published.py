@@ -92,6 +92,22 @@ def published(tasks: Iterable[Task], metric: str) -> dict[tuple[str, Task], floa
     return found
 
 
+def published_cells(calibrator: str, metric: str = "ece") -> dict[tuple[str, ...], float]:
+    """Return the paper's values of one row, in its units, by scenario, data set, method and task.
+
+    >>> published_cells("PseudoCal")["closed-set", "Office-Home", "MCC", "Ar->Cl"]
+    2.71
+
+    Args:
+        calibrator: the name of the row in the paper.
+        metric: "ece", "nll", "brier", "accuracy" or "correspondence".
+
+    """
+    return {
+        (*row[:3], row[4]): row[6] for row in _rows() if row[3] == calibrator and row[5] == metric
+    }
+
+
 def _place_of(task: Task) -> tuple[str, str, str, str]:
     """The paper's names of a task: scenario, data set, method, pair of domains."""
     origin = ORIGINS[task.data]

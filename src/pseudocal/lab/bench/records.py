@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from typing import TypeVar
 
 from pseudocal.lab.bench.calibrators import find_compared, with_repeats
 from pseudocal.lab.bench.store import Store, read_times
 from pseudocal.lab.bench.task import Suite, Task
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,8 @@ class Record:
     temperature: float | None = None
     miou: float | None = None  # segmentation only
     correspondence: float | None = None  # of calibrators that fit to mixup's mixup samples
+    chance: float | None = None  # the correspondence of independent mistakes
+    resolution: float | None = None  # the ECE of a perfectly calibrated model with these bins
     seconds: float | None = None  # of CPU, to make its mixup samples and to fit
     repeat: int = 0  # the number of the repetition
 
@@ -118,7 +123,7 @@ def _reason(task: Task, calibrator: str, store: Store) -> str:
     return f": {why} (traceback in {path})"
 
 
-def unique(values: Iterable[str]) -> list[str]:
+def unique(values: Iterable[Value]) -> list[Value]:
     """Return the distinct values in the order of first appearance.
 
     >>> unique("abca")

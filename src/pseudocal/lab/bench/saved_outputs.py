@@ -47,6 +47,7 @@ FILE_NAMES = {
     "output": ("output", "logits"),
     "label": ("label", "labels"),
 }
+SETS = ("src_train", "src_val", "tgt", "mix")
 SavedArrays = dict[tuple[str, str], NDArray[Any]]  # by set and kind
 
 
@@ -103,19 +104,18 @@ def compare_outputs(
     return found
 
 
-def read_outputs(folder: Path) -> SavedArrays:
+def read_outputs(folder: Path, sets: Sequence[str] = SETS) -> SavedArrays:
     """Read the arrays of a folder; refuse sets whose arrays differ in their number of rows.
 
     Args:
         folder: the folder.
+        sets: the sets of rows to read.
 
     """
     if not folder.is_dir():
         raise InputError(f"expected a folder of saved outputs, got {folder}")
     found: SavedArrays = {}
-    for rows, kind in product(
-        ("src_train", "src_val", "tgt", "mix"), ("feature", "output", "label")
-    ):
+    for rows, kind in product(sets, ("feature", "output", "label")):
         array = next(_candidates(folder, rows, kind), None)
         if array is not None:
             found[rows, kind] = array
@@ -207,7 +207,7 @@ def _calibration(
     if name == "pseudocal":
         if mixup_samples is None:
             return None
-        method = PseudoCal(epochs=1)
+        method = PseudoCal(epochs=1, estimator="mixup")
         real = np.asarray(material.target_logits)
         return method.conclude(saved_evidence(method, real, mixup_samples))
     compared = find_compared(name)

@@ -67,10 +67,13 @@ def check_settings(task: Task) -> None:
             "none"
         )
     for name, value in task.options:
-        if name not in OPTIONS[task.data]:
-            raise InputError(
-                f"expected options among {', '.join(OPTIONS[task.data])}, got {name!r}"
-            )
+        known = [*OPTIONS[task.data], "full_size"]
+        if name not in known:
+            raise InputError(f"expected options among {', '.join(known)}, got {name!r}")
+        if name == "full_size":
+            if not isinstance(value, bool):
+                raise InputError(f"expected full_size to be true or false, got {value!r}")
+            continue
         kind = int | float if name in ("lr", "backbone_scale") else int
         if not isinstance(value, kind) or isinstance(value, bool) or value <= 0:
             raise InputError(f"expected {name}, a number above zero, got {value!r}")

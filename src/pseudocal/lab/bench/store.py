@@ -5,6 +5,8 @@
         settings.json             the task, versions
         training/                 during training: checkpoints, and outputs of the model
         train.json                the curve of target error and NLL
+        train.jsonl               losses and learning rate during training
+        tensorboard/              the same for TensorBoard, if that is installed
         model.safetensors         the network, or only its head above a frozen backbone;
                                   written last by `train`
         source_val.npz            logits, features, labels of held-out source rows
@@ -230,14 +232,15 @@ class Store:
                 pass
 
     def members(self, task: Task) -> list[Task]:
-        """Return the members of the task's ensemble; all of their models must exist.
+        """Return the members of the task's ensemble; all of their models or outputs must exist.
 
         Args:
             task: the task.
 
         """
         for member in task.members():
-            if not self.has_model(member):
+            outputs = self.folder(member) / "target.npz"  # all that a bank has of a member
+            if not self.has_model(member) and not outputs.exists():
                 raise InputError(
                     f"expected all members of the ensemble, got no model of seed {member.seed}"
                 )

@@ -45,6 +45,7 @@ from pseudocal.lab.bench.task import Suite, Task
 from pseudocal.lab.data import DATASETS
 from pseudocal.lab.plugins import load_plugins
 from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS
+from pseudocal.lab.settings import preset_for
 
 LOCAL_KEYS = ("root", "lists", "prefix", "device", "datasets")  # of the machine: no part of a task
 KEYS = ("calibrators", "seeds", "repeats", "tasks", "about", *LOCAL_KEYS)
@@ -236,10 +237,13 @@ def _cells(table: dict[str, Any], own_datasets: Sequence[str] = ()) -> list[dict
         _check_among("a data set", [table["data"]], (*DATASETS, *own_datasets, *SEGMENTERS))
         _check_among("a backbone", [table.get("backbone", "efficientnet-lite0")], BACKBONES)
         for method in _listed(table["method"]):
-            check_options(find_preset(method, table.get("preset", "paper")), options)
+            preset = table.get("preset", preset_for(method, table["data"]))
+            check_options(find_preset(method, preset), options)
     several = [_listed(table[key]) for key in LISTED_KEYS]
     cells = [settings | dict(zip(LISTED_KEYS, names, strict=True)) for names in product(*several)]
     cells = [cell for cell in cells if cell["source"] != cell["target"] or len(cells) == 1]
+    if not segmented:
+        cells = [{"preset": preset_for(cell["method"], cell["data"])} | cell for cell in cells]
     for cell in cells if segmented else ():
         segmentation_tasks.check_settings(Task(**cell))
     return cells

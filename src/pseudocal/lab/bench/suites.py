@@ -12,6 +12,7 @@ from pseudocal.lab.bench import segmentation_tasks
 from pseudocal.lab.bench.calibrators import ABLATION, COMPARED, ESTIMATORS, SWEEP, sees_labels
 from pseudocal.lab.bench.task import Scenario, Suite, Task
 from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS
+from pseudocal.lab.settings import preset_for
 
 # Every calibrator of the library, after its variants: as released, and without a penalty.
 LISTED = tuple(
@@ -105,7 +106,11 @@ class SuitePlan:
                 *pair,
                 self.scenario,
                 method,
-                **{"options": small.get(method, ()), **settings},
+                **{
+                    "options": small.get(method, ()),
+                    "preset": preset_for(method, self.data),
+                    **settings,
+                },
             )
             for method in methods
             for pair in pairs
@@ -149,6 +154,14 @@ PLANS: dict[str, SuitePlan] = {
     "emoji": SuitePlan(
         "four vendors' emoji, heads on a frozen EfficientNet-Lite0, closed set",
         "emoji",
+        tuple(permutations(EMOJI, 2)),
+        ("source-only", *SIX),
+        settings=FROZEN,
+        quick=QUICK_EMOJI,
+    ),
+    "emoji-groups": SuitePlan(
+        "the emoji with 8 classes, as accurate as the paper's models, closed set",
+        "emoji-groups",
         tuple(permutations(EMOJI, 2)),
         ("source-only", *SIX),
         settings=FROZEN,

@@ -23,6 +23,8 @@ By = Literal["overall", "target", "task"]
 TaskGroups = list[list[Task]]
 # Metrics of the uncalibrated models, below the table of ECE.
 SKILLS = {"Accuracy": "accuracy", "mIoU": "miou"}
+# The ECE that chance alone leaves to a calibrated model, with the oracle's confidences.
+RESOLUTION = "Perfectly calibrated, by chance"
 SIGN = {"ece": 1, "nll": 1, "brier": 1, "miou": -1, "correspondence": -1}  # the larger, the better
 
 
@@ -126,12 +128,22 @@ def _table(
     rows = [
         (find_compared(name).title, _marked(name, cells, ranked, SIGN[metric])) for name in names
     ]
+    if metric == "correspondence":
+        with_chance = {record.calibrator for record in records if record.chance is not None}
+        for name in [name for name in names if name in with_chance]:
+            row = [_cell(records, name, "chance", groups, {}) for groups in columns.values()]
+            rows.append((f"{find_compared(name).title}, chance level", tuple(row)))
     if metric == "ece" and "none" in names:
         for name, skill in SKILLS.items():
             if all(getattr(record, skill) is not None for record in records):
                 paper = published(suite.tasks, skill)
                 row = [_cell(records, "none", skill, groups, paper) for groups in columns.values()]
                 rows.append((name, tuple(row)))
+    if metric == "ece" and any(
+        record.calibrator == "oracle" and record.resolution is not None for record in records
+    ):
+        row = [_cell(records, "oracle", "resolution", groups, {}) for groups in columns.values()]
+        rows.append((RESOLUTION, tuple(row)))
     return Table(title, metric, tuple(columns), tuple(rows))
 
 
@@ -148,9 +160,10 @@ def _cell(
     """
     by_run: dict[tuple[int, int], dict[Task, float]] = {}
     for record in records:
-        if record.calibrator == name:
+        value = getattr(record, metric)
+        if record.calibrator == name and value is not None:
             values = by_run.setdefault((record.task.seed, record.repeat), {})
-            values[record.task.of_seed(0)] = getattr(record, metric)
+            values[record.task.of_seed(0)] = value
     means = [mean_over_groups(groups, values) for values in by_run.values()]
     whole = [mean for mean in means if not math.isnan(mean)]
     papers = {task: value for (each, task), value in paper.items() if each == name}

@@ -14,11 +14,16 @@ from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
 
 from pseudocal.arrays import InputError
+from pseudocal.lab.settings import Precision
 
 Scenario = Literal["closed-set", "partial-set", "source-free"]
-BUILT_IN = ("digits", "emoji", "scenes")  # arrays in memory: nothing is left to crop
+BUILT_IN = (
+    "digits",
+    "emoji",
+    "emoji-groups",
+    "scenes",
+)  # arrays in memory: nothing is left to crop
 MEMBERS = 3  # models per ensemble: those of the task's seed and of the two other seeds in its group
-Precision = Literal["single", "mixed"]
 # Fields that came after stores existed. They are no part of a task's identity while they have these
 # values, so that what was computed before is found.
 LATER: dict[str, Any] = {
@@ -51,7 +56,7 @@ class Task:
             from calibrators.
         method: how the model is adapted, one of `pseudocal.lab.adapt`.
         seed: the seed of the training, of the pairs, and of everything else that is random.
-        preset: the name of the method's preset.
+        preset: the name of the method's preset. Suites take the data set's if there is one.
         backbone: the network below the head; for segmentation, the whole network.
         weights: the initial weights of the backbone: a folder or hub id, "default" or "random".
         frozen: whether the backbone is frozen; None to freeze it if its weights are pretrained.
@@ -59,8 +64,8 @@ class Task:
         iterations: the number of training steps.
         options: options of the method; for segmentation, those of `segmentation_tasks.OPTIONS`.
         runner: "classification" or "segmentation".
-        precision: "mixed" trains the network in bfloat16 where torch does so safely; all else stays
-            in float32.
+        precision: "mixed" trains the network in bfloat16 where torch does so safely, "float16" in
+            that, with scaled gradients; all else stays in float32.
         batch: how many inputs of each domain a step sees; None for the number of the preset.
         lr: the learning rate at the start; None for that of the preset.
         augment: whether a step sees random crops and mirror images; None for yes if the data is on

@@ -5,7 +5,7 @@ Built-in digits, emoji and scenes, a user's files, and the papers' benchmarks.
 
 from pseudocal.lab.data.benchmarks import load_benchmark
 from pseudocal.lab.data.builtin_digits import digits
-from pseudocal.lab.data.builtin_emoji import emoji, emoji_disjoint
+from pseudocal.lab.data.builtin_emoji import emoji, emoji_disjoint, emoji_groups
 from pseudocal.lab.data.builtin_scenes import Scenes, scenes
 from pseudocal.lab.data.cache import RenderingWarning, cache_folder
 from pseudocal.lab.data.crops import Crops, crops_of
@@ -40,6 +40,7 @@ __all__ = [
     "digits",
     "emoji",
     "emoji_disjoint",
+    "emoji_groups",
     "from_arrays",
     "image_folder",
     "image_list",

@@ -10,13 +10,17 @@ from typing import Any
 from pseudocal.arrays import InputError
 from pseudocal.lab.data.benchmarks import load_benchmark
 from pseudocal.lab.data.builtin_digits import digits
-from pseudocal.lab.data.builtin_emoji import emoji
+from pseudocal.lab.data.builtin_emoji import emoji, emoji_groups
 from pseudocal.lab.data.domains import Domain
 from pseudocal.lab.data.domains import partial as keep_classes
 from pseudocal.lab.data.layouts import PARTIAL_CLASSES
 from pseudocal.lab.data.listings import Prefix, found_in, image_folder, image_list
 
-BUILT_IN_DATASETS: dict[str, Callable[..., dict[str, Domain]]] = {"digits": digits, "emoji": emoji}
+BUILT_IN_DATASETS: dict[str, Callable[..., dict[str, Domain]]] = {
+    "digits": digits,
+    "emoji": emoji,
+    "emoji-groups": emoji_groups,
+}
 DATASETS: dict[str, Callable[..., dict[str, Domain]]] = {
     **BUILT_IN_DATASETS,
     "office-31": partial(load_benchmark, "office-31"),
@@ -30,7 +34,7 @@ DATASETS: dict[str, Callable[..., dict[str, Domain]]] = {
 def load(
     dataset: str, *domains: str, root: str | Path | None = None, **options: Any
 ) -> dict[str, Domain]:
-    """Load a data set by name. The built-in ones (`digits`, `emoji`) are built on first use.
+    """Load a data set by name. The built-in ones are built on first use.
 
         load("emoji", "noto", "fluent")
         load("office-home", root="/data/office_home")

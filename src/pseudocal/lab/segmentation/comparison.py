@@ -23,6 +23,7 @@ from pseudocal.calibrators import (
 )
 from pseudocal.lab.data import Scenes, Unlabelled
 from pseudocal.metrics import Segmented
+from pseudocal.metrics.images import resized_rows
 from pseudocal.predictors import as_predictor
 
 SCENE_BATCH = 20
@@ -38,7 +39,7 @@ FITS: dict[
         pixel_rows(model, _batches(source_val), pixels_per_image=pixels, seed=seed)
     ),
     "pseudocal": lambda model, source_val, target, pixels, seed: PseudoCal(
-        pixels_per_image=pixels, seed=seed, epochs=1
+        pixels_per_image=pixels, seed=seed, epochs=1, estimator="mixup"
     ).fit(model, _inputs(target)),
 }
 SEGMENTATION_CALIBRATORS = ("none", "tempscal", "ensemble", "pseudocal", "oracle")
@@ -66,6 +67,7 @@ def compare_on_scenes(
     target: Scenes,
     *,
     pixels_per_image: int | None = 20_000,
+    full_size: bool = False,
     seed: int = 0,
 ) -> list[CalibratorScore]:
     """Compare all calibrators that scale one model.
@@ -77,9 +79,13 @@ def compare_on_scenes(
         source_val: labelled source scenes that the model was not trained on.
         target: the target with its masks.
         pixels_per_image: the number of pixels of each image to fit on; None for all.
+        full_size: whether to fit at the size of the images, like all scores, and not at the size of
+            the model's output.
         seed: the seed of the pairs and the pixels.
 
     """
+    if full_size:
+        model = at_full_size(model)
     fitted = {
         name: fit(model, source_val, target.unlabelled(), pixels_per_image, seed)
         for name, fit in FITS.items()
@@ -91,6 +97,29 @@ def compare_on_scenes(
         CalibratorScore(name, t, s.score())
         for (name, t), s in zip(found.items(), seen, strict=True)
     ]
+
+
+def at_full_size(model: Any) -> Predictor:
+    """Return a model whose logits are resized bilinearly to the size of its images.
+
+    >>> half = lambda x: np.zeros((len(x), 2, 1, 2))
+    >>> at_full_size(half)(np.zeros((5, 3, 2, 4))).shape
+    (5, 2, 2, 4)
+
+    Args:
+        model: anything that `as_predictor` takes.
+
+    """
+    predict = as_predictor(model)
+
+    def enlarged(images: Any) -> Any:
+        maps = predict(images)
+        height, width = images.shape[-2:]
+        if maps.shape[-2:] == (height, width):
+            return maps
+        return np.stack([resized_rows(each, (height, width), slice(0, height)) for each in maps])
+
+    return enlarged
 
 
 def compare_ensemble(members: Sequence[Any], target: Scenes) -> CalibratorScore:

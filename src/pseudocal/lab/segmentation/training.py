@@ -22,6 +22,7 @@ from torch.nn import functional as F  # noqa: N812  torch's own customary name
 
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
+from pseudocal.lab.adapt.devices import autocast, deterministic, on_device
 from pseudocal.lab.adapt.method import Moment, Preset, ReportProgress, Update, Updates
 from pseudocal.lab.adapt.runs import (
     CHECKPOINT,
@@ -43,6 +44,7 @@ from pseudocal.lab.adapt.tensors import (
 from pseudocal.lab.data import Scenes
 from pseudocal.lab.data.fingerprint import fingerprint
 from pseudocal.lab.segmentation.networks import build_segmenter
+from pseudocal.lab.settings import Precision
 from pseudocal.maps import IGNORED
 
 
@@ -60,20 +62,20 @@ class PixelCrossEntropy(nn.Module):
     Half of the images are mirrored.
 
     Args:
-        mixed: whether the network computes in bfloat16 where torch does so safely.
+        precision: what the network computes in where torch does so safely.
 
     """
 
-    def __init__(self, *, mixed: bool = False) -> None:
+    def __init__(self, *, precision: Precision = "single") -> None:
         super().__init__()
-        self.mixed = mixed
+        self.precision = precision
 
     def steps(self, network: nn.Module, batch: Masked, now: Moment) -> Updates:
         """One step."""
         mirrored = (torch.rand(len(batch.images), 1, 1) < 0.5).to(batch.images.device)
         images = torch.where(mirrored[..., None], batch.images.flip(-1), batch.images)
         masks = torch.where(mirrored, batch.masks.flip(-1), batch.masks)
-        with torch.autocast(images.device.type, torch.bfloat16, enabled=self.mixed):
+        with autocast(images.device, self.precision):
             logits = network(images).float()
         if logits.shape[-2:] != masks.shape[-2:]:
             logits = F.interpolate(logits, masks.shape[-2:], mode="bilinear", align_corners=False)
@@ -115,7 +117,8 @@ class SegmenterRun:
         backbone_scale: the backbone's learning rate relative to the head's.
         checkpoint_every: the number of iterations between checkpoints.
         device: the device of torch: "cpu", "cuda", "cuda:1", ...
-        mixed: whether the network is trained in bfloat16 where torch does so safely.
+        precision: what the network is trained in where torch does so safely: "mixed" is bfloat16,
+            "float16" has scaled gradients.
         progress: called with a `TrainingProgress` after each batch.
 
     """
@@ -129,7 +132,7 @@ class SegmenterRun:
     backbone_scale: float = 1.0
     checkpoint_every: int = 100
     device: str = "cpu"
-    mixed: bool = False
+    precision: Precision = "single"
     progress: ReportProgress | None = None
 
     def __post_init__(self) -> None:
@@ -175,15 +178,16 @@ def train_segmenter(
         "source": _source_record(source),
         **recipe,
     }
-    if run.mixed:  # absent from folders that were started before it existed
-        asked["mixed"] = True
-    with own_folder(run.out):
+    if run.precision != "single":  # absent from folders that were started before it existed
+        asked["precision"] = run.precision
+    with own_folder(run.out), deterministic(run.device):
         finished = start_run(run.out, asked | {"classes": list(source.classes)})
         if finished:
             return TrainedSegmenter(run.out, finished.seconds)
         started = time.perf_counter()
         with seeded(run.seed):
-            model = build_segmenter(network, len(source.classes), **settings).to(run.device)
+            model = build_segmenter(network, len(source.classes), **settings)
+        on_device(model, run.device)
         _descend(model, source, run)
         note = {"network": network, "settings": _rebuilt(settings), "classes": list(source.classes)}
         save_tensors(
@@ -199,9 +203,9 @@ def _descend(model: nn.Module, source: Scenes, run: SegmenterRun) -> None:
     masks = Tensors(source.masks, run.device)
     on_disk = not isinstance(source.inputs, np.ndarray)
 
-    def read(step: int) -> tuple[Any, Any]:
+    def read(step: int) -> tuple[Tensor, Tensor]:
         numbers = batch_numbers(len(source), run.batch, run.seed, SOURCE, step)
-        return source.inputs[numbers], source.masks[numbers]
+        return images.staged(source.inputs[numbers]), masks.staged(source.masks[numbers])
 
     def draw(first: int) -> Generator[Masked, None, None]:
         steps = read_ahead(read, first) if on_disk else map(read, count(first))
@@ -217,8 +221,12 @@ def _descend(model: nn.Module, source: Scenes, run: SegmenterRun) -> None:
         report=run.progress,
         stage="segmenter",
         backbone_scale=run.backbone_scale,
+        device=run.device,
+        precision=run.precision,
+        log=run.out,
     )
-    descend(model, PixelCrossEntropy(mixed=run.mixed), draw, plan)  # type: ignore[arg-type]
+    method = PixelCrossEntropy(precision=run.precision)
+    descend(model, method, draw, plan)  # type: ignore[arg-type]
 
 
 def _source_record(source: Scenes) -> dict[str, Any]:

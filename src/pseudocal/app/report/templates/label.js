@@ -2,14 +2,14 @@
 // Names of files, columns and classes are others' text: they are set with textContent, never as markup.
 const FEW = 10; // classes: as many as there are digits; more are searched
 const SHOWN = 1000; // classes at a time
-const { chosen, unit, classes, labels, others, guards } = JSON.parse(document.getElementById("data").textContent);
+const { chosen, unit, classes, synonyms, labels, others, sampling, guards } = JSON.parse(document.getElementById("data").textContent);
 const element = (id) => document.getElementById(id);
 const search = element("search");
 const few = classes.length <= FEW;
 const fine = matchMedia("(pointer: fine)").matches; // where a focused field opens no keyboard on the screen
 
 const keys = keysOf(classes);
-const choices = classes.map((text, i) => choice(text, labels[i], few ? keys[i] : ""));
+const choices = classes.map((text, i) => choice(text, labels[i], few ? keys[i] : "", synonyms[i]));
 const otherChoices = others.map((text, i) => choice(text, text, freeKey(["?*&", "-!#"][i])));
 const byLabel = new Map([...choices, ...otherChoices].map((one) => [one.label, one]));
 
@@ -74,9 +74,11 @@ function cell(text) {
 }
 
 function table() {
-  const header = chosen[0].pixel ? ["file", "y", "x", "label"] : ["file", "label"];
+  const spot = chosen[0].pixel ? ["y", "x"] : [];
+  const header = ["file", ...spot, "label", ...(sampling ? ["sampling"] : [])];
+  const drawn = sampling ? [sampling] : []; // the guarantee of a threshold depends on it
   const rows = chosen.flatMap(({ name, pixel }, i) =>
-    given[i] === undefined ? [] : [[name, ...(pixel ?? []).map(String), given[i]]],
+    given[i] === undefined ? [] : [[name, ...(pixel ?? []).map(String), given[i], ...drawn]],
   );
   return [header, ...rows].map((row) => row.map(cell).join(",") + "\r\n").join("");
 }
@@ -94,7 +96,7 @@ function save() {
 
 // --- what is shown
 
-function choice(text, label, key) {
+function choice(text, label, key, synonyms = []) {
   const button = made("button", text);
   button.type = "button";
   button.addEventListener("click", (event) => {
@@ -106,7 +108,7 @@ function choice(text, label, key) {
     button.append(sign);
     button.setAttribute("aria-keyshortcuts", key);
   }
-  return { text, label, key, button, folded: folded(text) };
+  return { text, label, key, button, names: [text, ...synonyms].map(folded) };
 }
 
 function made(tag, text, name = "") {
@@ -153,18 +155,8 @@ function show() {
   element("undo").disabled = !past.length;
   element("save").disabled = !done();
   element("save").classList.toggle("ready", done() === chosen.length && saved !== table());
-  showGap();
   if (ended) showEnd();
   else showInput(chosen[at]);
-}
-
-// A file with a label after an input without one: the labels are no fair sample.
-function showGap() {
-  const open = given.indexOf(undefined);
-  element("gap").hidden = open < 0 || done() <= open || saved !== table();
-  element("gap").textContent =
-    `Input ${open + 1} has no label and a later one has: pseudocal refine refuses such a file. ` +
-    `Label it, if only with "${others[0]}", and save again.`;
 }
 
 function showInput(input) {
@@ -182,7 +174,8 @@ function showInput(input) {
   if (next) new Image().src = next; // decoded before it is needed
 }
 
-function called({ name, pixel }) {
+function called({ name, title, pixel }) {
+  if (title) return title; // the name would tell the class
   return pixel ? `${name} (y ${pixel[0]}, x ${pixel[1]})` : name;
 }
 
@@ -209,7 +202,7 @@ function summary() {
 function showEnd() {
   const notClasses = others.map((text) => [given.filter((label) => label === text).length, text]).filter(([n]) => n);
   element("end-text").textContent =
-    (saved === table() ? "Saved among this browser's downloads. " : "Save them as labels.csv: pseudocal refine reads it. ") +
+    (saved === table() ? "Saved among this browser's downloads. " : `Save them as labels.csv: pseudocal ${sampling ? "threshold" : "refine"} reads it. `) +
     (notClasses.length ? `${notClasses.map(([n, text]) => `${n} × ${text}`).join(", ")}. ` : "") +
     "Choose an input below to label it again.";
   element("review").replaceChildren(...chosen.map(reviewed));
@@ -250,9 +243,9 @@ function rank(text, query) {
 function find() {
   const query = folded(search.value.trim());
   const words = query.split(/\s+/);
-  matches = choices.filter((one) => words.every((word) => one.folded.includes(word)));
+  matches = choices.filter((one) => words.every((word) => one.names.some((name) => name.includes(word))));
   if (query) {
-    const ranks = new Map(matches.map((one) => [one, rank(one.folded, query)]));
+    const ranks = new Map(matches.map((one) => [one, Math.min(...one.names.map((name) => rank(name, query)))]));
     matches.sort((one, other) => ranks.get(one) - ranks.get(other)); // stable: else in the model's order
   }
   element("classes").replaceChildren(...matches.slice(0, SHOWN).map((one) => one.button));

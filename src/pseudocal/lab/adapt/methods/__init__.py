@@ -2,7 +2,7 @@
 
 `paper` holds the settings PseudoCal's models were trained with (the ATDOC code base: label
 smoothing, a linear ramp, T = 1 for MCC, its own scale for BNM), `official` those of each method's
-own code.
+own code. A preset named after a data set has what was published for it, and is the default there.
 """
 
 from __future__ import annotations

@@ -73,14 +73,18 @@ class FineTune(nn.Module):
         self.looks = looks
         self.register_buffer("predictions", torch.full((len(problem.target),), -1))
         self.register_buffer("converged", torch.tensor(False))
+        self.stopped: bool | None = None  # what `converged` was when last read
 
     def steps(self, network: Network, batch: TargetBatch, now: Moment) -> Updates:
         """Nothing more once converged."""
-        if now.starts_interval(self.looks) and not self.converged:
+        if now.starts_interval(self.looks) or self.stopped is None:
+            self.stopped = bool(self.converged)  # a GPU waits for this, so not in every step
+        if now.starts_interval(self.looks) and not self.stopped:
             predictions = predict_tensors(network, self.target)[1].argmax(dim=1)
             self.converged = (predictions == self.predictions).all()
             self.predictions = predictions
-        if not self.converged:
+            self.stopped = bool(self.converged)
+        if not self.stopped:
             yield Update(information_maximisation(network(batch.target)))
 
 

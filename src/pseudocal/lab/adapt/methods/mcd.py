@@ -74,10 +74,19 @@ def classify(network: Network, features: Tensor) -> Both:
     return network.head.classifier(features), network.head.second_classifier(features)
 
 
-# The discrepancy is a mean over classes: TLlib multiplies it by 30 on Office-Home (65 classes).
-# PseudoCal's own setting is not published; "paper" takes TLlib's, whose head it uses.
+def with_weight(weight: float) -> Preset:
+    """Return PseudoCal's head and ATDOC's optimiser with this weight of the discrepancy."""
+    return Preset(MCD, head="pair", options={"weight": weight, "balance": 0.0})
+
+
+# The discrepancy is a mean over classes, so TLlib's weight depends on the data set:
+# examples/domain_adaptation/image_classification/mcd.sh, `--trade-off`. Its DomainNet has all 345
+# classes. PseudoCal's own setting is not published; it uses TLlib's head.
 MCD_PRESETS = {
-    "paper": Preset(MCD, head="pair", options={"weight": 30.0, "balance": 0.0}),
+    "paper": with_weight(30.0),  # TLlib's for Office-Home
+    "office-31": with_weight(10.0),
+    "visda-2017": with_weight(1.0),  # the script's default
+    "domainnet-126": with_weight(120.0),
     "official": Preset(
         MCD,
         head="pair",

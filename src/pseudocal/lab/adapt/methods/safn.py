@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import nn
 
 from pseudocal.lab.adapt.losses import cross_entropy, entropy, stepwise_norm
@@ -51,19 +53,25 @@ class SAFN(nn.Module):
         yield Update(supervised + self.weight * norms + self.entropy_weight * entropy(target))
 
 
+OFFICIAL = Preset(
+    SAFN,
+    head="afn",
+    width=1000,
+    batch=32,
+    lr=1e-3,
+    decay=5e-4,
+    schedule="constant",
+    backbone_scale=1.0,
+    backbone_momentum=0.0,
+)
 # PseudoCal's settings for SAFN are not published: "paper" has its head (1024) and the optimiser of
-# its other models.
+# its other models. Step and weight by data set are TLlib's
+# (examples/domain_adaptation/image_classification/afn.sh, `-r` and `--trade-off-norm`).
 SAFN_PRESETS = {
     "paper": Preset(SAFN, head="afn"),
-    "official": Preset(
-        SAFN,
-        head="afn",
-        width=1000,
-        batch=32,
-        lr=1e-3,
-        decay=5e-4,
-        schedule="constant",
-        backbone_scale=1.0,
-        backbone_momentum=0.0,
-    ),
+    "visda-2017": Preset(SAFN, head="afn", options={"step": 0.3}),
+    "domainnet-126": Preset(SAFN, head="afn", options={"weight": 0.01}),
+    "official": OFFICIAL,
+    # jihanyang/AFN, its script for VisDA: two blocks, smaller steps, a smaller weight
+    "official-visda": replace(OFFICIAL, head="afn-two", options={"step": 0.3, "weight": 0.01}),
 }

@@ -34,7 +34,10 @@ from pseudocal.lab.bench.store import Store, alone, read_times
 from pseudocal.lab.bench.task import Task
 
 STAGES: dict[str, tuple[str, ...]] = {  # the files that each stage writes
-    "train": ("settings.json", "training", "train.json", "model.safetensors"),
+    "train": (
+        *("settings.json", "training", "train.json", "train.jsonl", "tensorboard"),
+        "model.safetensors",
+    ),
     "predict": ("source_val.npz", "source_train.npz", "target_labels.npy", "target.npz"),
     "mixup": ("mixup",),
     "calibrate": ("calibrations",),

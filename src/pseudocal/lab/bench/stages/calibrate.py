@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from pseudocal.arrays import InputError, Labelled, as_logits, check_rows
+from pseudocal.arrays import InputError, Labelled, Logits, as_logits, check_rows
 from pseudocal.batches import DEFAULT_BATCH_SIZE
 from pseudocal.calibrators import (
     CALIBRATORS,
@@ -42,9 +42,10 @@ from pseudocal.lab.bench.task import Task
 from pseudocal.lab.bench.views import View, domains_of, network_inputs
 from pseudocal.lab.data.cache import NamedArrays
 from pseudocal.lab.segmentation import load_segmenter
-from pseudocal.lab.segmentation.comparison import FITS, SEGMENTATION_CALIBRATORS
+from pseudocal.lab.segmentation.comparison import FITS, SEGMENTATION_CALIBRATORS, at_full_size
 
 PartReader = Callable[[Task, Store], Any]
+Fitted = Calibration | Logits  # corrected logits if a calibrator finds no map of logits
 DROPOUT = 0.5  # before the classifier, if a head has no dropout of its own
 
 
@@ -56,28 +57,48 @@ def calibrate_with(task: Task, name: str, store: Store) -> None:
         save_json(path, {"seeds": [member.seed for member in store.members(task)]})
     elif task.segments:
         _calibrate_segmenter(task, name, store).save(path)
-    elif find_compared(name).mixup_variant is not None:
-        _conclude(task, name, store).save(path)
-    elif find_compared(name).needs_second:
-        estimate(task, name, estimates_path(task, name, store), store).save(path)
-    elif find_compared(name).estimator:
-        WITHOUT_SECOND_MODEL[find_compared(name).estimator](task, name, store).save(path)
     else:
-        save_corrected(task, name, calibrate_listed(task, name, store), store)
+        save_fitted(task, name, fit_calibrator(task, name, store), store)
 
 
-def save_corrected(task: Task, name: str, corrected: Corrected, store: Store) -> None:
-    """Write what a calibrator returned, if its logits can be scored."""
-    path = store.folder(task) / "calibrations" / f"{name}.json"
+def fit_calibrator(task: Task, name: str, store: Store) -> Fitted:
+    """Fit a calibrator that sees no target labels to the outputs of a classifier.
+
+    Args:
+        task: the task.
+        name: the name of the calibrator, as a suite has it.
+        store: the output folder; nothing is written to it.
+
+    """
+    compared = find_compared(name)
+    if compared.mixup_variant is not None:
+        return _conclude(task, name, store)
+    if compared.needs_second:
+        return estimate(task, name, estimates_path(task, name, store), store)
+    if compared.estimator:
+        return WITHOUT_SECOND_MODEL[compared.estimator](task, name, store)
+    return checked_fit(task, name, calibrate_listed(task, name, store), store)
+
+
+def checked_fit(task: Task, name: str, corrected: Corrected, store: Store) -> Fitted:
+    """Return what a calibrator found, if its logits can be scored."""
     logits = as_logits(corrected.logits)
     check_rows(logits)
     expected = _target(task, store)["logits"].shape
     if logits.shape != expected:
         raise InputError(f"expected corrected logits {expected} from {name}, got {logits.shape}")
     if corrected.calibration is not None:
-        corrected.calibration.save(path)
+        return corrected.calibration
+    return logits
+
+
+def save_fitted(task: Task, name: str, fitted: Fitted, store: Store) -> None:
+    """Write what a calibrator found."""
+    path = store.folder(task) / "calibrations" / f"{name}.json"
+    if isinstance(fitted, Calibration):
+        fitted.save(path)
     else:
-        save_array(path.with_suffix(".npy"), logits)
+        save_array(path.with_suffix(".npy"), fitted)
 
 
 def calibrate_listed(
@@ -104,13 +125,19 @@ def calibrate_listed(
         return calibrate_by_name(compared.calibrator, material, **settings)
 
 
+def load_fitted_segmenter(task: Task, store: Store) -> Any:
+    """Load the segmenter of a task, at the size of its output or, on request, of its images."""
+    model = load_segmenter(store.folder(task.training)).to(store.device)
+    return at_full_size(model) if dict(task.options).get("full_size", False) else model
+
+
 def _calibrate_segmenter(task: Task, name: str, store: Store) -> Calibration:
     compared = find_compared(name)
     base = compared.calibrator
     if base not in FITS:
         known = ", ".join(SEGMENTATION_CALIBRATORS)
         raise InputError(f"expected a calibrator for segmentation among {known}, got {name!r}")
-    model = load_segmenter(store.folder(task.training)).to(store.device)
+    model = load_fitted_segmenter(task, store)
     source_val = split_source(task, store)[1]
     target = target_scenes(task, store).unlabelled()
     per_image = dict(task.options)["pixels_per_image"]
@@ -154,7 +181,7 @@ def _source(task: Task, store: Store, part: str = "source_val") -> NamedArrays:
     path = store.folder(task) / f"{part}.npz"
     if not path.exists():
         own = find_preset(task.method, task.preset).own_classifier
-        if task.method != "shot" or own:
+        if task.method != "shot" or own or not store.has_model(task):
             raise InputError(
                 f"expected source data, got {task.method}, {task.scenario}, which has none"
             )

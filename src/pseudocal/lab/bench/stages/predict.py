@@ -15,6 +15,7 @@ from torch import nn
 
 from pseudocal.arrays import Inputs, Logits, Predictor
 from pseudocal.lab.adapt.backbones import compute_features
+from pseudocal.lab.adapt.devices import on_device
 from pseudocal.lab.adapt.networks import Network, build_head
 from pseudocal.lab.adapt.runs import load_network
 from pseudocal.lab.adapt.tensors import Tensors, load_tensors, predict_arrays, save_arrays
@@ -81,7 +82,7 @@ def load_classifier(task: Task, store: Store) -> Network:
     """
     folder = store.folder(task)
     if not has_frozen_backbone(task):
-        return load_network(folder).to(store.device)
+        return on_device(load_network(folder), store.device)
     tensors, note = load_tensors(folder / "model.safetensors")
     width = backbone_of(task.backbone, task.weights, task.seed).width
     network = Network(

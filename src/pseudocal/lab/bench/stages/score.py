@@ -12,12 +12,16 @@ from pseudocal.arrays import Logits
 from pseudocal.calibrators import Calibration, ensemble
 from pseudocal.files import save_json
 from pseudocal.lab.adapt.tensors import save_arrays
+from pseudocal.lab.analyses import calibrated_ece, chance_correspondence
 from pseudocal.lab.bench.calibrators import find_compared
 from pseudocal.lab.bench.segmentation_tasks import target_scenes
 from pseudocal.lab.bench.stages.calibrate import (
     PART_READERS,
+    Fitted,
     calibrate_listed,
-    save_corrected,
+    checked_fit,
+    load_fitted_segmenter,
+    save_fitted,
 )
 from pseudocal.lab.bench.stages.estimators import refine_with_labels
 from pseudocal.lab.bench.stages.mixup import estimates_path
@@ -49,19 +53,28 @@ def calibrate_with_labels(task: Task, name: str, store: Store) -> None:
     """Fit a calibrator that sees target labels."""
     if task.segments:
         path = store.folder(task) / "calibrations" / f"{name}.json"
-        model = load_segmenter(store.folder(task.training)).to(store.device)
+        model = load_fitted_segmenter(task, store)
         per_image = dict(task.options)["pixels_per_image"]
         fit_oracle(model, target_scenes(task, store), per_image, task.seed).save(path)
         return
+    save_fitted(task, name, fit_with_labels(task, name, store), store)
+
+
+def fit_with_labels(task: Task, name: str, store: Store) -> Fitted:
+    """Fit a calibrator that sees target labels to the outputs of a classifier.
+
+    Args:
+        task: the task.
+        name: the name of the calibrator, as a suite has it.
+        store: the output folder; nothing is written to it.
+
+    """
     if find_compared(name).needs_second:
         labels = _target_labels(task, store)
-        path = store.folder(task) / "calibrations" / f"{name}.json"
-        refine_with_labels(
-            task, name, estimates_path(task, name, store), lambda rows: labels[rows], store
-        ).save(path)
-        return
+        path = estimates_path(task, name, store)
+        return refine_with_labels(task, name, path, lambda rows: labels[rows], store)
     corrected = calibrate_listed(task, name, store, {"target_labels": _target_labels})
-    save_corrected(task, name, corrected, store)
+    return checked_fit(task, name, corrected, store)
 
 
 def _target_labels(task: Task, store: Store) -> NDArray[Any]:
@@ -90,29 +103,52 @@ def score_calibrations(task: Task, store: Store) -> None:
 
 
 def _classifier_scores(task: Task, store: Store) -> dict[str, Scored]:
-    folder = store.folder(task)
-    labels = _target_labels(task, store)
-    logits = load_arrays(folder / "target.npz")["logits"]
     found = {}
-    for path in _calibrations(folder):
-        calibration = None
-        if path.suffix == ".json":
-            calibration = Calibration.load(path)
-        if calibration is None:  # the calibrator returned logits
-            corrected = np.load(path, allow_pickle=False)
-        elif find_compared(path.stem).needs_ensemble:
-            corrected = calibration(ensemble(PART_READERS["member_logits"](task, store)))
-        else:
-            corrected = calibration(logits)
-        outcomes = Outcomes.from_logits(corrected, labels)
-        metrics = {name: metric(outcomes) for name, metric in CLASSIFIER_METRICS.items()}
-        metrics |= _correspondence(folder / "mixup" / f"{path.stem}.npz", logits, labels)
-        found[path.stem] = Scored(metrics, _temperature(calibration), Reliability.of(outcomes))
+    for path in _calibrations(store.folder(task)):
+        found[path.stem] = score_fitted(task, path.stem, load_fitted(path), store)
     return found
 
 
+def load_fitted(path: Path) -> Fitted:
+    """Read what a calibrator found: a calibration, or corrected logits."""
+    if path.suffix == ".json":
+        return Calibration.load(path)
+    logits: Logits = np.load(path, allow_pickle=False)
+    return logits
+
+
+def score_fitted(task: Task, name: str, fitted: Fitted, store: Store) -> Scored:
+    """Score what a calibrator found for a classifier.
+
+    Args:
+        task: the task.
+        name: the name of the calibrator, as a suite has it.
+        fitted: its calibration, or corrected logits.
+        store: the output folder; nothing is written to it.
+
+    """
+    folder = store.folder(task)
+    labels = _target_labels(task, store)
+    logits = load_arrays(folder / "target.npz")["logits"]
+    if not isinstance(fitted, Calibration):
+        corrected = fitted
+    elif find_compared(name).needs_ensemble:
+        corrected = fitted(ensemble(PART_READERS["member_logits"](task, store)))
+    else:
+        corrected = fitted(logits)
+    outcomes = Outcomes.from_logits(corrected, labels)
+    reliability = Reliability.of(outcomes)
+    metrics = {key: metric(outcomes) for key, metric in CLASSIFIER_METRICS.items()}
+    metrics["resolution"] = calibrated_ece(reliability)
+    metrics |= _correspondence(folder / "mixup" / f"{name}.npz", logits, labels)
+    return Scored(metrics, _temperature(fitted), reliability)
+
+
 def _correspondence(path: Path, logits: Logits, labels: NDArray[Any]) -> dict[str, float]:
-    """How often a mixup sample is right exactly when the real input of its larger part is."""
+    """How often a mixup sample is right exactly when the real input of its larger part is.
+
+    The chance level is that rate for two independent events with the same accuracies.
+    """
     if not path.exists():
         return {}
     samples = load_arrays(path)
@@ -121,7 +157,12 @@ def _correspondence(path: Path, logits: Logits, labels: NDArray[Any]) -> dict[st
     first = samples["first"]
     right = logits[first].argmax(axis=1) == labels[first]
     right_mixed = samples["logits"].argmax(axis=1) == samples["labels"]
-    return {"correspondence": float(np.mean(right == right_mixed))}
+    rate = float(np.mean(right))
+    rate_mixed = float(np.mean(right_mixed))
+    return {
+        "correspondence": float(np.mean(right == right_mixed)),
+        "chance": chance_correspondence(rate, rate_mixed),
+    }
 
 
 def _segmenter_scores(task: Task, store: Store) -> dict[str, Scored]:
@@ -154,7 +195,7 @@ def _calibrations(folder: Path) -> list[Path]:
     )
 
 
-def _temperature(calibration: Calibration | None) -> float | None:
-    if calibration is None or not isinstance(calibration.scaling, TemperatureScaling):
-        return None
-    return calibration.scaling.temperature
+def _temperature(fitted: Fitted) -> float | None:
+    if isinstance(fitted, Calibration) and isinstance(fitted.scaling, TemperatureScaling):
+        return fitted.scaling.temperature
+    return None

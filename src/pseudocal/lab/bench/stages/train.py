@@ -5,16 +5,19 @@ Target labels are used for the curve only; nothing depends on it.
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pseudocal.app.models.state_dicts import import_classifier, read_state_dict
 from pseudocal.arrays import InputError
-from pseudocal.files import save_json
+from pseudocal.files import replacing, save_json
 from pseudocal.lab.adapt.backbones import build_backbone
 from pseudocal.lab.adapt.choices import Choice
+from pseudocal.lab.adapt.log import EVENTS, LOG_FILE
 from pseudocal.lab.adapt.method import Preset
 from pseudocal.lab.adapt.networks import Network, build_head
 from pseudocal.lab.adapt.runs import save_network
@@ -57,20 +60,34 @@ def _train_classifier(task: Task, store: Store) -> None:
             evaluate=_watched(target, task.seed),
             device=store.device,
             augment=task.augments,
-            mixed=task.precision == "mixed",
+            precision=task.precision,
         ),
         method=task.method,
-        preset=_preset(task),
+        preset=preset_of(task),
         backbone=Choice(task.backbone, task.weights),
         width=task.width,
         options=dict(task.options),
     )
+    _keep_logs(folder)
     save_json(folder / "train.json", {"curve": [asdict(point) for point in trained.curve]})
     tensors, note = load_tensors(trained.out / "model.safetensors")
     kept = {
         name: tensor for name, tensor in tensors.items() if name.startswith("head.") or not frozen
     }
     save_tensors(folder / "model.safetensors", kept, note)
+
+
+def _keep_logs(folder: Path) -> None:
+    """Keep the logs of all stages of a training, whose folder will be removed."""
+    training = folder / "training"
+    lines = []
+    for stage in (training / "source", training / "distil", training):
+        if (stage / LOG_FILE).exists():
+            lines.append((stage / LOG_FILE).read_text())
+        if (stage / EVENTS).exists():
+            shutil.copytree(stage / EVENTS, folder / EVENTS, dirs_exist_ok=True)
+    with replacing(folder / "train.jsonl") as aside:
+        aside.write_text("".join(lines))
 
 
 def _watched(target: Domain, seed: int) -> Domain:
@@ -107,7 +124,7 @@ def _import_checkpoint(task: Task, store: Store) -> None:
     save_network(folder, network, head=imported.head, width=imported.width, classes=classes)
 
 
-def _preset(task: Task) -> Preset:
+def preset_of(task: Task) -> Preset:
     """Return the preset of the task, with its batch and learning rate if it has its own."""
     changes: dict[str, Any] = {"batch": task.batch, "lr": task.lr}
     return replace(
@@ -129,9 +146,10 @@ def _train_segmenter(task: Task, store: Store) -> None:
             lr=task.lr or options["lr"],
             backbone_scale=options.get("backbone_scale", 1.0),
             device=store.device,
-            mixed=task.precision == "mixed",
+            precision=task.precision,
         ),
         network=task.backbone,
         settings=network_settings(task),
     )
+    _keep_logs(folder)
     (trained.out / "model.safetensors").replace(folder / "model.safetensors")

@@ -1,0 +1,176 @@
+"""The command `watch`, and what `label` and `refine` do with a monitor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pseudocal.app.errors import ALARM_CODES
+from pseudocal.app.monitor_folder import HISTORY, PAGE
+from pseudocal.app.monitor_labels import LabelledResult, label_monitor, refine_monitor_steps
+from pseudocal.app.monitor_page import alarm_lines, batch_lines, labels_lines
+from pseudocal.app.options import DATA, MODEL, OUTPUT, PERFORMANCE, option
+from pseudocal.app.progress import show_progress
+from pseudocal.app.records import to_plain
+from pseudocal.app.watching import WatchResult, watch_steps
+
+
+def watch(
+    monitor: Annotated[Path, typer.Argument(metavar="MONITOR", help="folder of the monitor")],
+    data: Annotated[
+        str | None,
+        typer.Argument(metavar="DATA", help="new data, of the same kind as that of the baseline"),
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        option(group=DATA, metavar="OUT", help="folder that calibrate wrote; starts the monitor"),
+    ] = None,
+    time: Annotated[
+        str | None,
+        option(group=DATA, metavar="TIME", help="time of the batch: 2026-11-17 (default: now)"),
+    ] = None,
+    every: Annotated[
+        str | None,
+        option(group=DATA, metavar="1d", help="cut a table into batches: 30m, 6h, 1d, 1w"),
+    ] = None,
+    column: Annotated[
+        str | None, option(group=DATA, metavar="NAME", help="the column of times for --every")
+    ] = None,
+    ground_truth: Annotated[
+        Path | None,
+        option(group=DATA, metavar="FILE", help="true classes, drawn beside the estimate"),
+    ] = None,
+    trust_model: Annotated[
+        bool,
+        option(
+            "--trust-model", group=MODEL, help="run code: .pt2, TorchScript, and module:function"
+        ),
+    ] = False,
+    trust_paths: Annotated[
+        bool,
+        option(
+            "--trust-paths",
+            group=MODEL,
+            help="read files that MONITOR or OUT name, if somebody else wrote them",
+        ),
+    ] = False,
+    quiet: Annotated[bool, option("--quiet", "-q", group=OUTPUT, help="print errors only")] = False,
+    as_json: Annotated[
+        bool, option("--json", group=OUTPUT, help="print the result as JSON")
+    ] = False,
+    exit_code: Annotated[
+        bool,
+        option(
+            "--exit-code",
+            group=OUTPUT,
+            help="end with 0: no alarm, 20: alarm, 21: not enough data",
+        ),
+    ] = False,
+    device: Annotated[
+        str, option(group=PERFORMANCE, help="cpu, cuda, cuda:1 ...", show_default=True)
+    ] = "cpu",
+) -> None:
+    """Count a batch of new DATA, and say whether the deployed model has become worse."""
+    steps = watch_steps(
+        monitor,
+        data,
+        baseline=baseline,
+        time=time,
+        every=every,
+        column=column,
+        ground_truth=ground_truth,
+        trust=trust_model,
+        trust_paths=trust_paths,
+        device=device,
+    )
+    result = show_progress(steps, quiet=quiet)
+    if as_json:
+        typer.echo(json.dumps(summary(result)))
+    elif not quiet:
+        typer.echo("\n".join(result_lines(result)))
+    if exit_code:
+        raise typer.Exit(exit_code_of(result))
+
+
+def exit_code_of(result: WatchResult) -> int:
+    """The exit code of a result, if it was asked for."""
+    if result.alarm:
+        return ALARM_CODES["alarm"]
+    return ALARM_CODES["no alarm" if result.enough else "not enough data"]
+
+
+def summary(result: WatchResult) -> dict[str, Any]:
+    """The result for programs."""
+    change = None
+    if result.state.change is not None:
+        change = to_plain(result.state.change)
+        del change["typical"]
+    return {
+        "alarm": result.alarm,
+        "enough_data": result.enough,
+        "change": change,
+        "temperature_in_use": result.state.temperature,
+        "batches": [to_plain(batch) for batch in result.batches],
+        "repeated": list(result.repeated),
+        "waiting": result.waiting,
+        "ground_truth": [to_plain(truth) for truth in result.truths],
+        "page": str(result.folder / PAGE),
+    }
+
+
+def result_lines(result: WatchResult) -> Iterator[str]:
+    """The result for people."""
+    state = result.state
+    if len(result.batches) > 1:
+        yield f"{len(result.batches):,} batches; the last one:"
+    if result.batches:
+        yield from batch_lines(result.batches[-1], state)
+    for time in result.repeated:
+        yield f"The batch of {time} was counted before; it is not counted again."
+    if result.waiting:
+        yield f"{result.waiting:,} inputs wait for the end of their period."
+    for truth in result.truths:
+        yield f"True accuracy of {truth.inputs:,} inputs: {truth.accuracy:.1%}."
+    if not (result.batches or result.repeated or result.waiting):
+        yield f"Baseline: {state.baseline.inputs:,} inputs of {state.baseline.data}."
+    yield from alarm_lines(state)
+    if result.alarm:
+        yield f"Next: label 50 inputs to measure this: pseudocal label {result.folder} -n 50"
+    yield f"page: {result.folder / PAGE}, history: {result.folder / HISTORY}"
+
+
+def label_in_monitor(folder: Path, n: int, classes: tuple[str, ...], trust_paths: bool) -> None:
+    """Write the labelling page of a monitor, and say what to do with it."""
+    page = label_monitor(folder, n, classes=classes, trust_paths=trust_paths)
+    typer.echo(f"{page}: {n:,} to label; open it in a browser, label, save labels.csv")
+    typer.echo(f"then: pseudocal refine {folder} labels.csv")
+
+
+def refine_in_monitor(
+    folder: Path,
+    labels: Path,
+    *,
+    trust: bool,
+    trust_paths: bool,
+    device: str,
+    quiet: bool,
+    as_json: bool,
+) -> LabelledResult:
+    """Measure and recalibrate by labels, and print what came out."""
+    steps = refine_monitor_steps(
+        folder, labels, trust=trust, trust_paths=trust_paths, device=device
+    )
+    done = show_progress(steps, quiet=quiet)
+    if as_json:
+        typer.echo(json.dumps(to_plain(done.event)))
+    elif not quiet:
+        typer.echo("\n".join(labels_lines(done.event)))
+        for name in done.result.report.model.files:
+            typer.echo(f"calibrated model: {done.result.out / name}")
+        typer.echo(f"report: {done.result.out / 'report.html'}")
+        typer.echo(f"page: {folder / PAGE}")
+    return done

@@ -1,0 +1,294 @@
+"""New data of a monitor: batches with identities, and the models of the baseline that predict them.
+
+A monitor names its models in a file. They are opened if this user wrote the file on this machine, or
+with consent; code in model files needs consent each time (docs/security.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.app.collect import Plan, collect, open_models, opinion_files, opinion_names, plan
+from pseudocal.app.inputs.tables import check_regular, read_columns
+from pseudocal.app.job import Job, Note, Tick, job_content, job_of, read_job
+from pseudocal.app.monitor_folder import STATE, State
+from pseudocal.app.outputs import collect_outputs, saved_array
+from pseudocal.app.periods import format_time, parse_every, period_starts, times_in
+from pseudocal.app.run import JOB, Run, is_signature_of, is_signed
+from pseudocal.arrays import InputError
+from pseudocal.files import is_inside, own_file
+
+MAX_BAD = 0.1  # fraction of a small batch that may be unreadable
+PIECE = 2**20  # bytes that are hashed at a time
+
+
+# ------------------------------------------------------------------------------ models
+
+
+def job_of_run(run: Run, trust_paths: bool) -> Job:
+    """The settings of a run, as far as they apply to other data.
+
+    `run.json` is signed and `job.toml` is not: both must name the same models.
+    """
+    path = own_file(run.folder, JOB)
+    job = read_job(path, out=run.folder, trust=True)  # consent is asked for when models are opened
+    files = [_absolute(job.model), *opinion_files(opinion_names(job.second_opinion, job.data))]
+    known = (run.record.model.name, *run.record.second_files)
+    strange = [
+        file
+        for file in files
+        if not is_inside(file, run.folder) and not (is_signed(run.record) and file in known)
+    ]
+    if strange and not trust_paths:
+        raise InputError(
+            f"{path} names {strange[0]}, and you did not write it on this machine: look at the "
+            "file, then give your consent",
+            setting="trust_paths",
+            value="True",
+        )
+    return replace(
+        job,
+        trust=False,
+        job_file=None,
+        data="",
+        ground_truth=None,
+        labels=None,
+        ray=None,
+        keep_logits=True,
+        predict="all",
+        max_bad=max(job.max_bad, MAX_BAD),
+    )
+
+
+def _absolute(name: str) -> str:
+    return os.path.abspath(name) if Path(name).exists() else name
+
+
+def model_names(job: Job) -> list[str]:
+    """The models of a job, as it names them."""
+    opinions = job.second_opinion or ()
+    if isinstance(opinions, str):
+        opinions = (opinions,)
+    return [job.model, *opinions]
+
+
+def stored_copy(job: Job) -> Job:
+    """The job as a file would have it, with absolute paths."""
+    return job_of({**job_content(job), "data": ""})
+
+
+def _stored_job(state: State, data: str = "") -> Job:
+    """The settings of the baseline, for other data."""
+    return job_of({**(state.job or {}), "data": data})
+
+
+def fingerprints_of(job: Job) -> dict[str, str]:
+    """The SHA-256 of each model that is a file."""
+    names = [job.model, *opinion_files(opinion_names(job.second_opinion, job.data))]
+    return {_absolute(name): _hash_of_file(Path(name)) for name in names if Path(name).is_file()}
+
+
+def check_consent(folder: Path, state: State, trust_paths: bool) -> None:
+    """Refuse to open the models of a monitor that somebody else wrote."""
+    if state.job is None or trust_paths:
+        return
+    names = model_names(_stored_job(state))
+    if not is_signature_of(names, state.signature):
+        raise InputError(
+            f"{folder} names {names[0]}, and you did not write it on this machine: look at "
+            "the file, then give your consent",
+            setting="trust_paths",
+            value="True",
+        )
+
+
+# ------------------------------------------------------------------------------ batches
+
+
+@dataclass(frozen=True)
+class Part:
+    """A batch that is not counted yet.
+
+    Attributes:
+        identity: its identity.
+        time: its time.
+        rows: the numbers of its inputs in the order in which they came; None for all, in any order.
+
+    """
+
+    identity: str
+    time: str
+    rows: NDArray[np.intp] | None = None
+
+
+class Source(Protocol):
+    """New data."""
+
+    data: str
+
+    def parts(self, every: str | None, column: str | None, now: datetime) -> tuple[list[Part], int]:
+        """The batches of the data, and how many inputs have to wait for the end of a period.
+
+        Args:
+            every: the length of a period; None for one batch.
+            column: the column of times.
+            now: the time of the call.
+
+        """
+        ...
+
+    def collect(self, part: Part, folder: Path) -> Generator[Note | Tick, None, Run]:
+        """Write the run of a batch into a folder."""
+        ...
+
+    def names(self) -> list[str]:
+        """The names of all inputs."""
+        ...
+
+
+class ModelSource:
+    """Inputs that the models of the baseline predict."""
+
+    def __init__(self, data: str, state: State, folder: Path, *, trust: bool, device: str) -> None:
+        self.data = data
+        job = _stored_job(state)
+        # a monitor names its models in a file, so code that it names needs consent
+        job_file = folder / STATE
+        self._job = replace(job, data=data, trust=trust, job_file=job_file, device=device)
+        changed = [
+            name for name, known in state.fingerprints.items() if _fingerprint(name) != known
+        ]
+        if changed:
+            raise InputError(
+                f"the model {changed[0]} has changed since the baseline: calibrate it again, and "
+                "begin anew",
+                setting="baseline",
+                value="OUT",
+            )
+        self._plan: Plan | None = None
+        self._without: str | None = None  # the column of times is no feature
+
+    def plan(self) -> Plan:
+        """The models and the data, open."""
+        if self._plan is None:
+            models = open_models(self._job)
+            job = self._job
+            expects = models[0].expects
+            if self._without is not None and not job.features and not expects.columns:
+                names = [name for name in read_columns(Path(self.data)) if name != self._without]
+                job = replace(job, features=tuple(names))
+            self._plan = plan(job, models)
+        return self._plan
+
+    def parts(self, every: str | None, column: str | None, now: datetime) -> tuple[list[Part], int]:
+        """One batch, or the periods of a table that are over, in the order of time."""
+        if every is None or column is None:
+            return [Part(_identity_of_inputs(self.plan()), format_time(now))], 0
+        period = parse_every(every)
+        times = times_in(Path(self.data), column)
+        starts = period_starts(times, period)
+        self._without = column
+        found = []
+        waiting = 0
+        for start in np.unique(starts):
+            rows = np.flatnonzero(starts == start)
+            begin = start.astype(datetime).replace(tzinfo=UTC)
+            if begin + period > now:
+                waiting += len(rows)
+                continue
+            in_order = rows[np.argsort(times[rows], kind="stable")]
+            time = format_time(begin)
+            found.append(Part(identity_of("period", every, time), time, in_order))
+        return found, waiting
+
+    def collect(self, part: Part, folder: Path) -> Generator[Note | Tick, None, Run]:
+        """Predict a batch with the models of the baseline."""
+        opened = self.plan()
+        if part.rows is not None:
+            opened = replace(opened, order=opened.order[np.isin(opened.order, part.rows)])
+        return (yield from collect(replace(opened, job=replace(opened.job, out=folder)), folder))
+
+    def names(self) -> list[str]:
+        """The names of all inputs."""
+        inputs = self.plan().inputs
+        return [inputs.name(i) for i in range(len(inputs))]
+
+
+class OutputsSource:
+    """Outputs that another program has saved."""
+
+    def __init__(self, path: Path, state: State) -> None:
+        check_regular(path, "a file of outputs, as the baseline was")
+        self.data = str(path)
+        self._path = path
+        self._state = state
+
+    def parts(self, every: str | None, column: str | None, now: datetime) -> tuple[list[Part], int]:
+        """The file is one batch."""
+        if every is not None:
+            raise InputError("saved outputs have no column of times: pass one file per batch")
+        identity = identity_of("outputs", _hash_of_file(self._path))
+        return [Part(identity, format_time(now))], 0
+
+    def collect(self, part: Part, folder: Path) -> Generator[Note | Tick, None, Run]:
+        """Take the outputs as a run."""
+        collect_outputs(self._path, folder, classes=self._state.classes, **self._state.saved)
+        yield Tick("reading", 1, 1, "files")
+        return Run.open(folder)
+
+    def names(self) -> list[str]:
+        """The numbers of the rows."""
+        return [str(i) for i in range(len(saved_array(self._path, self._state.saved.get("field"))))]
+
+
+# ------------------------------------------------------------------------------ identities
+
+
+def identity_of(*parts: Any) -> str:
+    """A name for content: the same content has the same name."""
+    digest = hashlib.sha256()
+    for part in parts:
+        content = part.tobytes() if isinstance(part, np.ndarray) else str(part).encode()
+        digest.update(f"{len(content)}:".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _identity_of_inputs(opened: Plan) -> str:
+    """The identity of a batch: the content of its files, whatever they are called."""
+    inputs = opened.inputs
+    files = [inputs.image_file(i) for i in range(len(inputs))]
+    if files and all(file is not None for file in files):
+        hashes = sorted(_hash_of_file(file) for file in files if file is not None)
+        return identity_of("images", *hashes)
+    return identity_of("rows", _hash_of_file(Path(opened.job.data)))
+
+
+def _fingerprint(name: str) -> str | None:
+    return _hash_of_file(Path(name)) if Path(name).is_file() else None
+
+
+def _hash_of_file(path: Path) -> str:
+    """The SHA-256 of a file; of one that cannot be read, of its name."""
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(PIECE):
+                digest.update(piece)
+    except OSError:  # the batch counts it as unreadable
+        digest.update(os.fsencode(path))
+    return digest.hexdigest()
+
+
+def arrays_of(run: Run) -> list[NDArray[Any]]:
+    """The logits of all models of a run."""
+    return [np.asarray(run.logits), *(np.asarray(each) for each in run.second_logits)]

@@ -1,0 +1,560 @@
+"""The folder of a monitor: a state, a history, and what is drawn from them.
+
+| file | content |
+|---|---|
+| `state.json` | everything that the next call needs; its size does not depend on the history |
+| `history.jsonl` | the record: one event per line, only ever appended to |
+| `index.html`, `metrics.prom` | the page, and numbers for Prometheus |
+| `batches/` | the runs of the latest batches, for labels and ground truth |
+| `seen/` | an empty file for each event, named by its identity |
+| `collecting/` | the run of a batch that is being collected |
+| `labelling/` | the run that `label` asks about |
+
+**An event is counted once, and completely.** `state.json` has the last event and is replaced by one
+rename; that decides. What follows from it (the line of the history, the run in `batches/`, the
+page, and last the file in `seen/`) is done again by the next call if a call is killed in between.
+One call at a time works on a monitor; another one waits.
+
+A monitor may come from somebody else. It is data, as a run folder is (`run.py`).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from pseudocal.app.publishing import remove
+from pseudocal.app.records import convert, decode_json, encode_json, to_plain
+from pseudocal.app.run import RECORD
+from pseudocal.arrays import InputError
+from pseudocal.files import ASIDE, OutputError, brief, locked, own_file, replacing, writing
+from pseudocal.monitor import Monitor
+
+STATE = "state.json"
+HISTORY = "history.jsonl"
+PAGE = "index.html"
+METRICS = "metrics.prom"
+BATCHES = "batches"
+SEEN = "seen"
+COLLECTING = "collecting"
+LABELLING = "labelling"
+FILES = (STATE, HISTORY, PAGE, METRICS)
+FOLDERS = (BATCHES, SEEN, COLLECTING, LABELLING)
+
+KEPT = 30  # batches whose runs are kept
+SHOWN = 1000  # batches on the page
+TAIL = 2**22  # bytes at the end of the history that are read for the page
+IDENTITY = re.compile(r"[0-9a-f]{64}")
+
+
+# ------------------------------------------------------------------------------ events
+
+
+@dataclass(frozen=True)
+class Range:
+    """An estimate with its interval; an end that is not known is None."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+def _check_fractions(*values: float | Range | None) -> None:
+    """Refuse accuracies and the like that are not from 0 to 1."""
+    for value in values:
+        known = value if isinstance(value, Range) else Range(0.0 if value is None else value)
+        for number in (known.value, known.low, known.high):
+            if number is not None and not 0 <= number <= 1:
+                raise InputError(f"{number} is not from 0 to 1")
+
+
+def _check_temperatures(*values: float | Range | None) -> None:
+    """Refuse temperatures that are not above 0."""
+    for value in values:
+        number = value.value if isinstance(value, Range) else value
+        if number is not None and not 0 < number < math.inf:
+            raise InputError(f"the temperature {number} is not above 0")
+
+
+@dataclass(frozen=True)
+class BaselineEvent:
+    """A monitor begins, or begins anew.
+
+    Attributes:
+        id: the identity of the event.
+        time: when, in ISO 8601.
+        model: the name of the model.
+        data: the data of the baseline.
+        inputs: the number of its inputs.
+        temperature: the temperature in use.
+        accuracy: the accuracy there, measured or estimated; None if unknown.
+        measured: whether the accuracy was measured.
+        confidence: the mean calibrated confidence there.
+        agreement: how often a second model agrees there; None without one.
+
+    """
+
+    id: str
+    time: str
+    model: str
+    data: str
+    inputs: int
+    temperature: float
+    accuracy: Range | None
+    measured: bool
+    confidence: float
+    agreement: float | None
+    kind: Literal["baseline"] = "baseline"
+
+    def __post_init__(self) -> None:
+        _check_fractions(self.accuracy, self.confidence, self.agreement)
+        _check_temperatures(self.temperature)
+
+
+@dataclass(frozen=True)
+class BatchEvent:
+    """A batch was counted.
+
+    Attributes:
+        id: the identity of the batch.
+        time: the time of the batch, in ISO 8601.
+        data: the data as the user named it.
+        inputs: the number of inputs that were predicted.
+        skipped: the number of inputs that could not be read.
+        accuracy: the estimated accuracy; None if nothing could be estimated.
+        confidence: the mean confidence with the temperature in use.
+        agreement: how often a second model agrees; None without one.
+        in_use: the temperature in use.
+        temperature: the temperature that the batch asks for; None if nothing could be fitted.
+        verdict: the verdict on that temperature; None if there is none.
+        gap: mean confidence minus estimated accuracy, with the temperature in use.
+        predicted: the number of predictions of the most frequent classes.
+        watched: the number of inputs since the baseline, with this batch.
+        e_value: the evidence that something got worse.
+        alarm: whether the alarm is raised.
+        raised: whether this batch raised it.
+
+    """
+
+    id: str
+    time: str
+    data: str
+    inputs: int
+    skipped: int
+    accuracy: Range | None
+    confidence: float
+    agreement: float | None
+    in_use: float
+    temperature: Range | None
+    verdict: str | None
+    gap: Range | None
+    predicted: dict[str, int]
+    watched: int
+    e_value: float
+    alarm: bool
+    raised: bool
+    kind: Literal["batch"] = "batch"
+
+    def __post_init__(self) -> None:
+        _check_fractions(self.accuracy, self.confidence, self.agreement)
+        _check_temperatures(self.temperature, self.in_use)
+
+
+@dataclass(frozen=True)
+class TruthEvent:
+    """The true classes of a batch became known; they change no estimate.
+
+    Attributes:
+        id: the identity of the event.
+        time: when, in ISO 8601.
+        batch: the identity of the batch.
+        inputs: the number of inputs.
+        accuracy: the accuracy.
+        gap: mean confidence minus accuracy, with the temperature that was in use.
+
+    """
+
+    id: str
+    time: str
+    batch: str
+    inputs: int
+    accuracy: float
+    gap: float
+    kind: Literal["ground truth"] = "ground truth"
+
+    def __post_init__(self) -> None:
+        _check_fractions(self.accuracy)
+
+
+@dataclass(frozen=True)
+class LabelsEvent:
+    """A person labelled inputs, and the model was recalibrated.
+
+    Attributes:
+        id: the identity of the event.
+        time: when, in ISO 8601.
+        first: the time of the first batch of the labelled inputs.
+        last: the time of the last one.
+        inputs: the number of inputs that were drawn from.
+        labels: the number of labels.
+        accuracy: the measured accuracy, with an interval that is valid after every label.
+        gap: mean confidence minus measured accuracy with the temperature in use, likewise.
+        before: the temperature in use until now.
+        temperature: the temperature in use from now on.
+        verdict: the verdict of the labels.
+        retrain: whether the accuracy has fallen below that of the baseline.
+        rearmed: whether the labelled inputs are the new baseline.
+
+    """
+
+    id: str
+    time: str
+    first: str
+    last: str
+    inputs: int
+    labels: int
+    accuracy: Range
+    gap: Range
+    before: float
+    temperature: float
+    verdict: str | None
+    retrain: bool
+    rearmed: bool
+    kind: Literal["labels"] = "labels"
+
+    def __post_init__(self) -> None:
+        _check_fractions(self.accuracy)
+        _check_temperatures(self.before, self.temperature)
+
+
+Event = BaselineEvent | BatchEvent | TruthEvent | LabelsEvent
+KINDS: dict[str, Any] = {
+    "baseline": BaselineEvent,
+    "batch": BatchEvent,
+    "ground truth": TruthEvent,
+    "labels": LabelsEvent,
+}
+
+
+def event_of(content: Any, where: Path) -> Event:
+    """Check an event of a file."""
+    kind = content.get("kind") if isinstance(content, dict) else None
+    if kind not in KINDS:
+        raise InputError(f"{where} has an event of an unknown kind: {brief(kind)}")
+    event: Event = convert(content, KINDS[kind], f"{where}, an event of kind {kind}")
+    if not IDENTITY.fullmatch(event.id):
+        raise InputError(f"{where} has an event with the identity {brief(event.id)}")
+    return event
+
+
+# ------------------------------------------------------------------------------ the state
+
+
+@dataclass(frozen=True)
+class KeptBatch:
+    """A batch whose run is kept.
+
+    Attributes:
+        id: its identity.
+        time: its time.
+        before: the number of inputs between the baseline and the batch.
+        inputs: the number of its inputs.
+        period: the number of earlier baselines.
+
+    """
+
+    id: str
+    time: str
+    before: int
+    inputs: int
+    period: int
+
+
+@dataclass(frozen=True)
+class ChangedClass:
+    """How a predicted class changed: its name, fractions, and what it adds to each signal."""
+
+    name: str
+    before: float
+    now: float
+    increase: dict[str, float]
+
+
+@dataclass(frozen=True)
+class TypicalInput:
+    """An input that is typical of a change.
+
+    Attributes:
+        name: the input.
+        predicted: its predicted class.
+        image: the image, as a data URL; None if it is no image.
+        text: what a table or a text file says of it.
+
+    """
+
+    name: str
+    predicted: str
+    image: str | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What changed, since an alarm was raised.
+
+    Attributes:
+        signal: the signal that raised it.
+        since: the time of the batch in which the change began; None if it is not known any more.
+        raised: the time of the batch that raised the alarm.
+        classes: the predicted classes that changed most.
+        typical: inputs that are typical of the change.
+
+    """
+
+    signal: str
+    since: str | None
+    raised: str
+    classes: tuple[ChangedClass, ...] = ()
+    typical: tuple[TypicalInput, ...] = ()
+
+
+@dataclass(frozen=True)
+class State:
+    """What the next call needs.
+
+    Attributes:
+        last: the last event, as in the history.
+        history_bytes: the length of the history without it.
+        baseline: what the baseline was.
+        job: the settings of the baseline's run, as in `job.toml`; None for saved outputs.
+        saved: for saved outputs, how to read them.
+        signature: of the names of the models, by the user who wrote them.
+        fingerprints: the SHA-256 of each model file.
+        classes: the names of the classes, as far as they have names.
+        temperature: the temperature in use.
+        monitor: the alarm, as `Monitor.as_json` returns it.
+        kept: the batches whose runs are kept, in the order in which they came.
+        batches: the number of batches since the baseline.
+        change: what changed; None without an alarm.
+        period: the number of earlier baselines.
+        labelling: the identity of the first batch that `label` asked about; None if it did not.
+        labelling_times: the times of the batches that it asked about.
+        labelled: the last measurement of a person's labels since the baseline.
+
+    """
+
+    last: dict[str, Any]
+    history_bytes: int
+    baseline: BaselineEvent
+    job: dict[str, Any] | None
+    saved: dict[str, Any]
+    signature: str | None
+    fingerprints: dict[str, str]
+    classes: tuple[str, ...]
+    temperature: float
+    monitor: dict[str, Any]
+    kept: tuple[KeptBatch, ...] = ()
+    batches: int = 0
+    change: Change | None = None
+    period: int = 0
+    labelling: str | None = None
+    labelling_times: tuple[str, ...] = ()
+    labelled: LabelsEvent | None = None
+    format: Literal["pseudocal-monitor"] = field(default="pseudocal-monitor")
+    format_version: Literal[1] = 1
+
+    def __post_init__(self) -> None:
+        _check_temperatures(self.temperature)
+        if self.history_bytes < 0:
+            raise InputError(f"the length of the history is {self.history_bytes}")
+        for batch in self.kept:
+            if not IDENTITY.fullmatch(batch.id):
+                raise InputError(f"a batch has the identity {brief(batch.id)}")
+
+
+def batches_since(state: State, inputs: int) -> list[KeptBatch]:
+    """The kept batches with inputs after the first `inputs` since the baseline."""
+    return [
+        batch
+        for batch in state.kept
+        if batch.period == state.period and batch.before + batch.inputs > inputs
+    ]
+
+
+# ------------------------------------------------------------------------------ the folder
+
+Views = Callable[["State", list["Event"]], Mapping[str, str]]
+
+
+def is_monitor(folder: Path) -> bool:
+    """Whether a folder is a monitor."""
+    return os.path.lexists(folder / STATE)
+
+
+class MonitorFolder:
+    """A monitor, held by this process; see `holding`.
+
+    Args:
+        path: the folder.
+        views: draws the page and the numbers from the state and the latest events.
+
+    """
+
+    def __init__(self, path: Path, views: Views) -> None:
+        self.path = path
+        self._views = views
+
+    @property
+    def exists(self) -> bool:
+        """Whether the monitor has a baseline."""
+        return is_monitor(self.path)
+
+    @property
+    def collecting(self) -> Path:
+        """Where the run of a batch is collected."""
+        return self.path / COLLECTING
+
+    @property
+    def labelling(self) -> Path:
+        """The run that `label` asks about."""
+        return self.path / LABELLING
+
+    def run_of(self, identity: str) -> Path:
+        """Where the run of a batch is, if it is kept."""
+        return self.path / BATCHES / identity
+
+    def state(self) -> State:
+        """Read the state."""
+        state = decode_json(own_file(self.path, STATE), State, "the state of a monitor")
+        Monitor.from_json(state.monitor)  # refuses what is damaged
+        return state
+
+    def has_seen(self, identity: str) -> bool:
+        """Whether an event of this identity was counted."""
+        return (self.path / SEEN / identity).exists()
+
+    def events(self) -> list[Event]:
+        """The latest events of the history."""
+        path = own_file(self.path, HISTORY)
+        if not path.is_file():
+            return []
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL))
+            lines = file.read().splitlines()
+        if size > TAIL:
+            lines = lines[1:]  # the first one is cut
+        return [self._event(line) for line in lines]
+
+    def _event(self, line: bytes) -> Event:
+        path = self.path / HISTORY
+        try:
+            return event_of(msgspec.json.decode(line), path)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InputError(f"{path} has a damaged line: {error}") from error
+
+    def commit(self, state: State, event: Event) -> None:
+        """Count an event: replace the state, and bring everything else up to date."""
+        path = own_file(self.path, HISTORY)
+        length = path.stat().st_size if path.exists() else 0
+        decided = replace(state, last=to_plain(event), history_bytes=length)
+        encode_json(own_file(self.path, STATE), decided)
+        self.finish()
+
+    def save(self, state: State) -> None:
+        """Replace the state without a new event."""
+        encode_json(own_file(self.path, STATE), state)
+
+    def finish(self) -> None:
+        """Do what follows from the state, unless it is done; what is done twice changes nothing."""
+        state = self.state()
+        event = event_of(state.last, self.path / STATE)
+        if self.has_seen(event.id):
+            return
+        self._append(state)
+        self._keep_batches(state, event)
+        self.draw(state)
+        (self.path / SEEN).mkdir(exist_ok=True)
+        (self.path / SEEN / event.id).touch()
+
+    def _append(self, state: State) -> None:
+        """Write the last event behind the others; the half of a line is overwritten."""
+        path = own_file(self.path, HISTORY)
+        length = path.stat().st_size if path.exists() else 0
+        if length < state.history_bytes:
+            raise InputError(f"{path} is shorter than {STATE} says: restore it")
+        with path.open("ab") as file:
+            file.truncate(state.history_bytes)
+            file.write(msgspec.json.encode(state.last) + b"\n")
+
+    def _keep_batches(self, state: State, event: Event) -> None:
+        """Move a collected run to the others, and remove those that are not kept any more."""
+        batches = self.path / BATCHES
+        batches.mkdir(exist_ok=True)
+        if isinstance(event, BatchEvent) and self.collecting.exists():
+            self.collecting.rename(self.run_of(event.id))
+        kept = {batch.id for batch in state.kept}
+        for name in os.listdir(batches):
+            if IDENTITY.fullmatch(name) and name not in kept:
+                remove(batches / name)
+
+    def draw(self, state: State) -> None:
+        """Write the page and the numbers."""
+        for name, text in self._views(state, self.events()).items():
+            with replacing(self.path / name) as aside:
+                aside.write_text(text, encoding="utf-8", errors="replace")
+
+    def clear_collecting(self) -> Path:
+        """An empty folder for the run of a batch."""
+        remove(self.collecting)
+        self.collecting.mkdir()
+        return self.collecting
+
+
+@contextmanager
+def holding(path: Path, views: Views, *, make: bool = False) -> Iterator[MonitorFolder]:
+    """Hold a monitor for this process alone, and finish what a killed call has left.
+
+    Args:
+        path: the folder.
+        views: draws the page and the numbers.
+        make: whether to make the folder if it is not there.
+
+    """
+    if not is_monitor(path):
+        if not make:
+            raise InputError(
+                f"{path} is no monitor yet: begin with a calibrated run",
+                setting="baseline",
+                value="OUT",
+            )
+        if path.exists() and not path.is_dir():
+            raise OutputError(f"the monitor {path} is a file: choose another name")
+        if os.path.lexists(path / RECORD):
+            raise OutputError(f"{path} is a run folder: choose another folder for the monitor")
+    with writing(path, path):
+        if make:
+            path.mkdir(parents=True, exist_ok=True)
+        with locked(path, wait=True):
+            for name in FOLDERS:
+                _check_folder(path / name)
+            for left in path.glob(f".*{ASIDE}*"):  # by a killed call
+                left.unlink()
+            monitor = MonitorFolder(path, views)
+            if monitor.exists:
+                monitor.finish()
+            yield monitor
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse links and files in the places of our folders: what they lead to is not ours."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise OutputError(f"{folder} is not a folder of a monitor: move it away")

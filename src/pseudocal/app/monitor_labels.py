@@ -1,0 +1,192 @@
+"""A person's labels in a monitor: which inputs to label, and what follows from the labels."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from pseudocal.app.job import Note, Tick
+from pseudocal.app.label_files import chosen_rows, read_labels
+from pseudocal.app.labelling import label
+from pseudocal.app.monitor_data import identity_of
+from pseudocal.app.monitor_folder import LabelsEvent, Range, State, batches_since, holding
+from pseudocal.app.monitor_page import views
+from pseudocal.app.monitor_runs import join_runs, signals_of
+from pseudocal.app.periods import format_time
+from pseudocal.app.pipeline import refine_steps, run_steps
+from pseudocal.app.publishing import remove
+from pseudocal.app.render import Result
+from pseudocal.app.run import Run
+from pseudocal.arrays import InputError
+from pseudocal.calibrators import Calibration
+from pseudocal.calibrators.confidence import confidences
+from pseudocal.calibrators.labels import CANNOT_TELL, LabelSample
+from pseudocal.monitor import FEWEST, Monitor, Reference, anytime_interval
+
+
+@dataclass(frozen=True)
+class LabelledResult:
+    """What a person's labels have changed.
+
+    Attributes:
+        event: the measurement.
+        result: the recalibrated run.
+        state: how the monitor stands now.
+
+    """
+
+    event: LabelsEvent
+    result: Result
+    state: State
+
+
+def label_monitor(
+    monitor: str | Path,
+    n: int = 50,
+    *,
+    classes: Sequence[str] = (),
+    trust_paths: bool = False,
+) -> Path:
+    """Write a page for labelling inputs of the batches since the change.
+
+    Without an alarm they are drawn from all batches that are kept. The inputs come in random order,
+    so the accuracy may be looked at after every label. More inputs can be asked for later: they begin
+    with the same ones.
+
+    Args:
+        monitor: the folder of the monitor.
+        n: how many inputs to label.
+        classes: the names of the classes, if the baseline had none.
+        trust_paths: whether to read files that the folder names, if somebody else wrote it.
+
+    Returns:
+        The page.
+
+    """
+    with holding(Path(monitor), views) as held:
+        state = held.state()
+        since = Monitor.from_json(state.monitor).report.since if state.change else 0
+        batches = batches_since(state, since)
+        batches = [batch for batch in batches if held.run_of(batch.id).exists()]
+        if not batches:
+            raise InputError(f"{monitor} has no batches to label: count one first")
+        if state.labelling != batches[0].id or not held.labelling.exists():
+            runs = [
+                (Run.open(held.run_of(batch.id), trust_paths=trust_paths), batch.time)
+                for batch in batches
+            ]
+            join_runs(runs, held.clear_collecting(), held.labelling)
+            remove(held.labelling)
+            held.collecting.rename(held.labelling)
+            times = [batch.time for batch in batches]
+            held.save(replace(state, labelling=batches[0].id, labelling_times=tuple(times)))
+        return label(held.labelling, n, classes=classes, trust_paths=trust_paths, sampling="random")
+
+
+def refine_monitor(
+    monitor: str | Path,
+    labels: str | Path,
+    *,
+    trust: bool = False,
+    trust_paths: bool = False,
+    device: str = "cpu",
+) -> LabelledResult:
+    """Measure the accuracy since the change by a person's labels, and recalibrate.
+
+    Args:
+        monitor: the folder of the monitor.
+        labels: a table with the columns `file` and `label`, as the labelling page saves it.
+        trust: whether the file of the model, which is exported again, may run code.
+        trust_paths: whether to read files that the folder names, if somebody else wrote it.
+        device: where the model runs, to check what was exported.
+
+    """
+    steps = refine_monitor_steps(
+        Path(monitor), Path(labels), trust=trust, trust_paths=trust_paths, device=device
+    )
+    return run_steps(steps)
+
+
+def refine_monitor_steps(
+    folder: Path, labels: Path, *, trust: bool, trust_paths: bool, device: str
+) -> Generator[Note | Tick, None, LabelledResult]:
+    """Do what `refine_monitor` does, yielding notes."""
+    with holding(folder, views) as monitor:
+        state = monitor.state()
+        if state.labelling is None or not monitor.labelling.exists():
+            raise InputError(f"{folder} has no inputs to label yet: pseudocal label {folder} -n 50")
+        run = Run.open(monitor.labelling, trust_paths=trust_paths)
+        given = read_labels(labels, run, "random")
+        _check_first(given, run, labels)
+        result = yield from refine_steps(
+            monitor.labelling,
+            labels,
+            sampling="random",
+            trust=trust,
+            trust_paths=trust_paths,
+            device=device,
+        )
+        event = _labels_event(run, given, state, result.calibration)
+        if not monitor.has_seen(event.id):
+            state = _after_labels(state, event, run)
+            monitor.commit(state, event)
+        return LabelledResult(event, result, monitor.state())
+
+
+def _check_first(given: LabelSample, run: Run, path: Path) -> None:
+    """Refuse labels of other inputs than the first ones of the page: they are no random sample."""
+    chosen = chosen_rows(run, len(given), "random")
+    missing = np.setdiff1d(chosen, given.rows)
+    if len(missing):
+        raise InputError(
+            f"{path} has {len(given)} labels, but none for {run.row_names[missing[0]]!r}, which is "
+            f"among the first {len(given)} inputs of the page: write "
+            '"cannot tell" rather than leave one out'
+        )
+
+
+def _labels_event(
+    run: Run, given: LabelSample, state: State, calibration: Calibration
+) -> LabelsEvent:
+    """What the labels measure."""
+    known = given.labels != CANNOT_TELL
+    predicted = run.logits.argmax(axis=1)[given.rows]
+    right = int((predicted == given.labels)[known].sum())
+    accuracy = anytime_interval(right, int(known.sum()))
+    confidence = float(confidences(run.logits, state.temperature).mean())
+    target = state.baseline.accuracy
+    return LabelsEvent(
+        id=identity_of("labels", state.labelling, given.rows, given.labels),
+        time=format_time(datetime.now(UTC)),
+        first=state.labelling_times[0],
+        last=state.labelling_times[-1],
+        inputs=len(run.logits),
+        labels=int(known.sum()),
+        accuracy=Range(accuracy.value, accuracy.low, accuracy.high),
+        gap=Range(
+            confidence - accuracy.value, confidence - accuracy.high, confidence - accuracy.low
+        ),
+        before=state.temperature,
+        temperature=calibration.temperature,
+        verdict=calibration.verdict,
+        retrain=target is not None and accuracy.high < target.value,
+        rearmed=state.change is not None and len(run.logits) >= FEWEST,
+    )
+
+
+def _after_labels(state: State, event: LabelsEvent, run: Run) -> State:
+    """The new temperature is in use; after an alarm, the labelled inputs are the new baseline."""
+    state = replace(state, temperature=event.temperature, labelled=event)
+    if not event.rearmed:
+        return state
+    return replace(
+        state,
+        monitor=Monitor(Reference.of(signals_of(run))).as_json(),
+        change=None,
+        batches=0,
+        period=state.period + 1,
+    )

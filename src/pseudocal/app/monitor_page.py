@@ -1,0 +1,676 @@
+"""What people and programs look at: `index.html`, its sentences, and `metrics.prom`.
+
+Charts are stretched to the width of the page. Their lines are in an SVG of 1,000 by 100 units
+without a fixed aspect ratio; the texts around them are HTML, so they are readable on a phone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pseudocal.app.monitor_folder import (
+    METRICS,
+    PAGE,
+    SHOWN,
+    BaselineEvent,
+    BatchEvent,
+    Change,
+    Event,
+    LabelsEvent,
+    Range,
+    State,
+    TruthEvent,
+)
+from pseudocal.app.periods import parse_time
+from pseudocal.app.report.page import templates
+from pseudocal.monitor import DISAGREEMENT, FEWEST, UNCERTAINTY, Monitor
+
+WIDTH = 1000  # units of a chart
+HEIGHT = 100
+EDGE = 12  # units that stay free at both ends
+FEW_BATCHES = 60  # so many have a dot each
+ROWS = 100  # batches in the table
+TICKS = 4  # times below a chart
+SMALLEST_E = 0.1  # the bottom of the chart of the evidence
+LARGEST_E = 1e6  # and its top
+SIGNALS = {
+    DISAGREEMENT: "the second model disagrees more often than in the baseline",
+    UNCERTAINTY: "the model is less certain than in the baseline",
+}
+
+
+# ------------------------------------------------------------------------------ sentences
+
+
+def percent(value: float) -> str:
+    """A fraction in percent.
+
+    >>> percent(0.876)
+    '88%'
+    """
+    return f"{100 * value:.0f}%"
+
+
+def in_percent(value: Range) -> str:
+    """An estimate with its interval in percent.
+
+    >>> in_percent(Range(0.5, 0.41, 0.6))
+    '50% (41% to 60%)'
+    """
+    if value.low is None or value.high is None:
+        return percent(value.value)
+    return f"{percent(value.value)} ({percent(value.low)} to {percent(value.high)})"
+
+
+def in_points(value: Range) -> str:
+    """A gap with its interval in points.
+
+    >>> in_points(Range(0.1, -0.02, 0.2))
+    '+10 points (-2 to +20)'
+    """
+    text = f"{100 * value.value:+.0f} points"
+    if value.low is None or value.high is None:
+        return text
+    return f"{text} ({100 * value.low:+.0f} to {100 * value.high:+.0f})"
+
+
+def temperature_words(value: Range) -> str:
+    """A temperature with its interval.
+
+    >>> temperature_words(Range(1.5, 1.2, None))
+    '1.50'
+    """
+    if value.low is None or value.high is None:
+        return f"{value.value:.2f}"
+    return f"{value.value:.2f} ({value.low:.2f} to {value.high:.2f})"
+
+
+def batch_lines(batch: BatchEvent, state: State) -> Iterator[str]:
+    """What a batch says, in sentences."""
+    skipped = f", {batch.skipped:,} skipped" if batch.skipped else ""
+    yield f"{batch.time}: {batch.inputs:,} inputs{skipped}."
+    baseline = state.baseline.accuracy
+    if batch.accuracy is None:
+        yield "The accuracy could not be estimated without labels."
+    else:
+        before = "" if baseline is None else f"; baseline {percent(baseline.value)}"
+        yield f"Estimated accuracy {in_percent(batch.accuracy)}{before}."
+    confidence = f"Mean calibrated confidence {percent(batch.confidence)}"
+    if batch.agreement is not None:
+        confidence += f"; the second model agrees on {percent(batch.agreement)}"
+    yield confidence + "."
+    if batch.temperature is not None:
+        asks = f"The batch asks for T = {temperature_words(batch.temperature)}"
+        yield f"{asks}; {batch.in_use:.2f} is in use."
+    if batch.gap is not None:
+        yield f"Estimated gap between confidence and accuracy: {in_points(batch.gap)}."
+
+
+def alarm_lines(state: State) -> Iterator[str]:
+    """The state of the alarm, in sentences."""
+    report = Monitor.from_json(state.monitor).report
+    if state.change is not None:
+        yield from change_lines(state.change, state)
+    elif report.inputs < FEWEST:
+        yield f"Not enough data: {report.inputs:,} inputs since the baseline, {FEWEST} are needed."
+    else:
+        yield f"No alarm: evidence {report.e_value:.2g} of {report.threshold:.0f}."
+    if len(report.e_values) == 1:
+        yield "Only the uncertainty is watched. Errors made with full confidence are missed."
+
+
+def change_lines(change: Change, state: State) -> Iterator[str]:
+    """What changed, in sentences."""
+    since = (
+        "before the kept batches" if change.since is None else f"with the batch of {change.since}"
+    )
+    yield f"Alarm: {SIGNALS[change.signal]}. The change began {since}."
+    worse = [one for one in change.classes if max(one.increase.values()) > 0][:3]
+    if worse:
+        listed = [
+            f"{one.name} ({percent(one.before)} before, {percent(one.now)} now)" for one in worse
+        ]
+        yield f"Predicted classes that changed most: {', '.join(listed)}."
+
+
+def labels_lines(event: LabelsEvent) -> Iterator[str]:
+    """What labels have measured, in sentences."""
+    batches = f"batches of {event.first} to {event.last}"
+    if event.first == event.last:
+        batches = f"batch of {event.first}"
+    yield (
+        f"Measured on {event.labels} labels, {batches}: accuracy "
+        f"{in_percent(event.accuracy)}, gap {in_points(event.gap)} with T = {event.before:.2f}."
+    )
+    if event.temperature == event.before:
+        yield f"T = {event.temperature:.2f} stays in use."
+    else:
+        yield f"T = {event.temperature:.2f} is in use now. Deploy the model in labelling/."
+    if event.retrain:
+        yield (
+            "The accuracy has fallen below that of the baseline. A temperature corrects "
+            "confidences, not predictions: retrain the model."
+        )
+    if event.rearmed:
+        yield "The labelled batches are the new baseline of the alarm."
+
+
+# ------------------------------------------------------------------------------ charts
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A text beside a chart, and where it stands, in percent."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A vertical line: where it stands, in percent, its class and its text."""
+
+    at: float
+    kind: str
+    text: str
+
+    @property
+    def side(self) -> str:
+        """The side of the line that the text stands on: inside the chart."""
+        return "right" if self.at < 20 else "left"
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart over time.
+
+    Attributes:
+        name: its name in the page.
+        title: its heading.
+        description: what it shows, for screen readers.
+        legend: the class and the text of each line.
+        paths: the class and the path of each line, band and dot.
+        y_ticks: the texts at the left.
+        x_ticks: the texts below.
+        marks: alarms, recalibrations and baselines.
+        tips: left edge, width and text of each batch.
+
+    """
+
+    name: str
+    title: str
+    description: str
+    legend: tuple[tuple[str, str], ...]
+    paths: tuple[tuple[str, str], ...]
+    y_ticks: tuple[Tick, ...]
+    x_ticks: tuple[Tick, ...]
+    marks: tuple[Mark, ...]
+    tips: tuple[tuple[float, float, str], ...]
+
+
+Position = Callable[[float], float]
+
+
+class Axis:
+    """The horizontal axis: the time of each batch."""
+
+    def __init__(self, batches: Sequence[BatchEvent]) -> None:
+        self.times = [parse_time(batch.time).timestamp() for batch in batches]
+        self.first = min(self.times, default=0.0)
+        self.last = max(self.times, default=1.0)
+
+    def at(self, time: float) -> float:
+        """Where a time stands."""
+        if self.last == self.first:
+            return WIDTH / 2
+        inside = WIDTH - 2 * EDGE
+        return round(EDGE + inside * (time - self.first) / (self.last - self.first), 1)
+
+    def of(self, text: str) -> float:
+        """Where a time of the history stands, or the nearest end."""
+        time = parse_time(text).timestamp()
+        return self.at(min(max(time, self.first), self.last))
+
+    @property
+    def ticks(self) -> tuple[Tick, ...]:
+        """A few times below the chart."""
+        if not self.times:
+            return ()
+        if self.first == self.last:
+            return (Tick(50, _short(self.first, self.first)),)
+        step = (self.last - self.first) / (TICKS - 1)
+        wanted = [self.first + i * step for i in range(TICKS)]
+        nearest = [min(self.times, key=lambda time: abs(time - goal)) for goal in wanted]
+        found = {_short(time, self.last - self.first): self.at(time) for time in reversed(nearest)}
+        return tuple(Tick(at / WIDTH * 100, text) for text, at in reversed(found.items()))
+
+    @property
+    def tips(self) -> list[tuple[float, float]]:
+        """The left edge and the width of the area of each batch."""
+        places = sorted({self.at(time) for time in self.times})
+        edges = [
+            0.0,
+            *((a + b) / 2 for a, b in itertools.pairwise(places)),
+            float(WIDTH),
+        ]
+        areas = dict(zip(places, itertools.pairwise(edges), strict=False))
+        found = [areas[self.at(time)] for time in self.times]
+        return [(round(left, 1), round(right - left, 1)) for left, right in found]
+
+
+def _short(time: float, span: float) -> str:
+    moment = datetime.fromtimestamp(time, UTC)
+    return moment.strftime("%Y-%m-%d" if span >= 2 * 86400 or span == time else "%m-%d %H:%M")
+
+
+def _line(points: Sequence[tuple[float, float] | None]) -> str:
+    """A path through points; a point that is None interrupts it.
+
+    >>> _line([(0, 1), (2, 3), None, (4, 5)])
+    'M0 1L2 3M4 5h0'
+    """
+    path = ""
+    length = 0
+    for point in [*points, None]:
+        if point is None:
+            path += "h0" if length == 1 else ""
+            length = 0
+            continue
+        path += f"{'L' if length else 'M'}{point[0]:g} {point[1]:g}"
+        length += 1
+    return path
+
+
+def _dots(points: Sequence[tuple[float, float] | None]) -> str:
+    """Lines of no length, which round caps turn into dots."""
+    return "".join(f"M{x:g} {y:g}h0" for x, y in (one for one in points if one is not None))
+
+
+def _bands(points: Sequence[tuple[float, float, float] | None]) -> str:
+    """Areas between a lower and an upper line; a point that is None interrupts them."""
+    path = ""
+    run: list[tuple[float, float, float]] = []
+    for point in [*points, None]:
+        if point is not None:
+            run.append(point)
+            continue
+        if len(run) == 1:
+            x, low, high = run[0]
+            run = [(x - 4, low, high), (x + 4, low, high)]
+        if run:
+            upper = [(x, high) for x, _, high in run]
+            lower = [(x, low) for x, low, _ in reversed(run)]
+            path += _line([*upper, *lower]) + "Z"
+        run = []
+    return path
+
+
+def _fractions(low: float, high: float) -> tuple[Position, tuple[Tick, ...]]:
+    """A linear axis of fractions, in steps of 5 or 10 points."""
+    step = 0.05 if high - low <= 0.3 else 0.1
+    bottom = max(0.0, math.floor(low / step) * step)
+    top = min(1.0, math.ceil(high / step) * step)
+    if top - bottom < step:
+        bottom = max(0.0, top - step)
+
+    def position(value: float) -> float:
+        inside = min(max(value, bottom), top)
+        return round(HEIGHT * (top - inside) / (top - bottom), 2)
+
+    count = round((top - bottom) / step)
+    every = math.ceil(count / 6)
+    values = [bottom + i * step for i in range(0, count + 1, every)]
+    return position, tuple(Tick(position(value), percent(value)) for value in values)
+
+
+def _logarithms(
+    low: float, high: float, values: Sequence[float]
+) -> tuple[Position, tuple[Tick, ...]]:
+    """A logarithmic axis with ticks at given values."""
+
+    def position(value: float) -> float:
+        inside = min(max(value, low), high)
+        return round(HEIGHT * math.log(high / inside) / math.log(high / low), 2)
+
+    ticks = [Tick(position(value), f"{value:g}") for value in values if low <= value <= high]
+    return position, tuple(ticks)
+
+
+def accuracy_chart(
+    state: State,
+    batches: Sequence[BatchEvent],
+    events: Sequence[Event],
+    axis: Axis,
+    marks: tuple[Mark, ...],
+) -> Chart:
+    """Estimated accuracy with its band, confidence, agreement, labels and ground truth."""
+    truths = {event.batch: event for event in events if isinstance(event, TruthEvent)}
+    labels = [event for event in events if isinstance(event, LabelsEvent)]
+    baseline = state.baseline.accuracy
+    values = [batch.confidence for batch in batches]
+    values += [batch.agreement for batch in batches if batch.agreement is not None]
+    for known in (*(batch.accuracy for batch in batches), *(one.accuracy for one in labels)):
+        if known is not None:
+            values += [end for end in (known.value, known.low, known.high) if end is not None]
+    values += [truth.accuracy for truth in truths.values()]
+    if baseline is not None:
+        values.append(baseline.value)
+    y, ticks = _fractions(min(values, default=0), max(values, default=1))
+    xs = [axis.at(time) for time in axis.times]
+    estimated = _points(xs, [None if b.accuracy is None else b.accuracy.value for b in batches], y)
+    true = _points(xs, [truths[b.id].accuracy if b.id in truths else None for b in batches], y)
+    paths = [("band", _bands(_ranges(xs, [batch.accuracy for batch in batches], y)))]
+    legend = [("estimated", "estimated accuracy, 90% interval")]
+    if baseline is not None:
+        level = y(baseline.value)
+        paths.append(("level", f"M0 {level:g}H{WIDTH}"))
+        legend.append(("level", "accuracy of the baseline"))
+    if any(batch.agreement is not None for batch in batches):
+        paths.append(("agreement", _line(_points(xs, [b.agreement for b in batches], y))))
+        legend.append(("agreement", "agreement of the second model"))
+    confidence = _points(xs, [batch.confidence for batch in batches], y)
+    paths.append(("confidence", _line(confidence)))
+    legend.append(("confidence", "mean calibrated confidence"))
+    paths.append(("estimated", _line(estimated)))
+    if len(batches) <= FEW_BATCHES:
+        paths.append(("estimated dots", _dots(estimated)))
+    if truths:
+        paths.append(("true", _line(true)))
+        paths.append(("true dots", _dots(true)))
+        legend.append(("true", "true accuracy, given later"))
+    for one in labels:
+        x = (axis.of(one.first) + axis.of(one.last)) / 2
+        low = y(one.accuracy.low or 0.0)
+        high = y(1.0 if one.accuracy.high is None else one.accuracy.high)
+        paths.append(("measured", f"M{x:g} {low:g}V{high:g}"))
+        paths.append(("measured dots", _dots([(x, y(one.accuracy.value))])))
+    if labels:
+        legend.append(("measured", "measured by labels, anytime-valid 95% interval"))
+    return Chart(
+        name="accuracy",
+        title="Accuracy",
+        description=f"Estimated accuracy and confidence of {len(batches):,} batches over time.",
+        legend=tuple(legend),
+        paths=tuple(paths),
+        y_ticks=ticks,
+        x_ticks=axis.ticks,
+        marks=marks,
+        tips=_tips(batches, axis),
+    )
+
+
+def _points(
+    xs: Sequence[float], values: Sequence[float | None], y: Position
+) -> list[tuple[float, float] | None]:
+    pairs = zip(xs, values, strict=True)
+    return sorted_points([None if value is None else (x, y(value)) for x, value in pairs])
+
+
+def _ranges(
+    xs: Sequence[float], values: Sequence[Range | None], y: Position
+) -> list[tuple[float, float, float] | None]:
+    found: list[tuple[float, float, float] | None] = []
+    for x, value in zip(xs, values, strict=True):
+        if value is None or value.low is None or value.high is None:
+            found.append(None)
+        else:
+            found.append((x, y(value.low), y(value.high)))
+    return sorted_points(found)
+
+
+def sorted_points(points: list[Any]) -> list[Any]:
+    """Points by time, unless some are missing: batches may be counted in any order."""
+    return points if None in points else sorted(points)
+
+
+def _tips(batches: Sequence[BatchEvent], axis: Axis) -> tuple[tuple[float, float, str], ...]:
+    tips = []
+    for (left, width), batch in zip(axis.tips, batches, strict=True):
+        words = [f"{batch.time}: {batch.inputs:,} inputs"]
+        if batch.accuracy is not None:
+            words.append(f"estimated accuracy {in_percent(batch.accuracy)}")
+        words.append(f"confidence {percent(batch.confidence)}")
+        if batch.agreement is not None:
+            words.append(f"agreement {percent(batch.agreement)}")
+        tips.append((left, width, ", ".join(words)))
+    return tuple(tips)
+
+
+def marks_of(events: Sequence[Event], axis: Axis) -> tuple[Mark, ...]:
+    """Alarms, recalibrations and later baselines."""
+    marks = []
+    latest: str | None = None
+    for event in events:
+        if isinstance(event, BatchEvent):
+            latest = event.time
+            if event.raised:
+                marks.append(Mark(axis.of(latest) / WIDTH * 100, "alarm", "alarm"))
+        elif isinstance(event, LabelsEvent):
+            marks.append(Mark(axis.of(event.last) / WIDTH * 100, "recalibrated", "labels"))
+        elif isinstance(event, BaselineEvent) and latest is not None:
+            marks.append(Mark(axis.of(latest) / WIDTH * 100, "restart", "new baseline"))
+    return tuple(marks)
+
+
+def evidence_chart(
+    batches: Sequence[BatchEvent], axis: Axis, marks: tuple[Mark, ...], threshold: float
+) -> Chart:
+    """The e-value of each batch, and the threshold of the alarm."""
+    top = min(LARGEST_E, max(10 * threshold, *(batch.e_value for batch in batches)))
+    y, ticks = _logarithms(SMALLEST_E, top, [10.0**k for k in range(-1, 7)])
+    points = _points([axis.at(time) for time in axis.times], [b.e_value for b in batches], y)
+    paths = [("level", f"M0 {y(threshold):g}H{WIDTH}"), ("confidence", _line(points))]
+    if len(batches) <= FEW_BATCHES:
+        paths.append(("confidence dots", _dots(points)))
+    return Chart(
+        name="evidence",
+        title="Evidence that something got worse",
+        description=f"The e-value of {len(batches):,} batches; an alarm is raised at {threshold:g}.",
+        legend=(
+            ("confidence", "e-value after the batch"),
+            ("level", f"alarm at {threshold:g}"),
+        ),
+        paths=tuple(paths),
+        y_ticks=ticks,
+        x_ticks=axis.ticks,
+        marks=marks,
+        tips=(),
+    )
+
+
+def temperature_chart(
+    batches: Sequence[BatchEvent], axis: Axis, marks: tuple[Mark, ...]
+) -> Chart | None:
+    """The temperature that each batch asks for beside the one in use; None if none was fitted."""
+    asked = [None if batch.temperature is None else batch.temperature.value for batch in batches]
+    known = [value for value in asked if value is not None]
+    if not known:
+        return None
+    values = known + [batch.in_use for batch in batches]
+    ticks_at = [0.25, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20]
+    y, ticks = _logarithms(min(*values, 0.9) / 1.3, 1.3 * max(*values, 1.1), ticks_at)
+    xs = [axis.at(time) for time in axis.times]
+    points = _points(xs, asked, y)
+    paths = [
+        ("band", _bands(_ranges(xs, [batch.temperature for batch in batches], y))),
+        ("confidence", _line(_points(xs, [batch.in_use for batch in batches], y))),
+        ("estimated", _line(points)),
+    ]
+    if len(batches) <= FEW_BATCHES:
+        paths.append(("estimated dots", _dots(points)))
+    return Chart(
+        name="temperature",
+        title="Temperature",
+        description=f"The temperature that {len(batches):,} batches ask for, and the one in use.",
+        legend=(
+            ("estimated", "the batch asks for, 95% interval"),
+            ("confidence", "in use"),
+        ),
+        paths=tuple(paths),
+        y_ticks=ticks,
+        x_ticks=axis.ticks,
+        marks=marks,
+        tips=(),
+    )
+
+
+# ------------------------------------------------------------------------------ the page
+
+
+def views(state: State, events: Sequence[Event]) -> dict[str, str]:
+    """The page and the numbers of a monitor, by the name of their file.
+
+    Args:
+        state: how the monitor stands.
+        events: the latest events of its history.
+
+    """
+    return {PAGE: page(state, events), METRICS: metrics(state, events)}
+
+
+def page(state: State, events: Sequence[Event]) -> str:
+    """Draw the page of a monitor."""
+    batches = [event for event in events if isinstance(event, BatchEvent)][-SHOWN:]
+    axis = Axis(batches)
+    alarm = Monitor.from_json(state.monitor)
+    report = alarm.report
+    charts: list[Chart] = []
+    if batches:
+        marks = marks_of(events, axis)
+        charts = [accuracy_chart(state, batches, events, axis, marks)]
+        charts.append(evidence_chart(batches, axis, marks, report.threshold))
+        temperatures = temperature_chart(batches, axis, marks)
+        if temperatures is not None:
+            charts.append(temperatures)
+    word, tone = _headline(state, report.inputs)
+    truths = {event.batch: event for event in events if isinstance(event, TruthEvent)}
+    html: str = templates()["monitor.html"].render(
+        state=state,
+        report=report,
+        word=word,
+        tone=tone,
+        charts=charts,
+        last=list(batch_lines(batches[-1], state)) if batches else [],
+        alarm=list(alarm_lines(state)),
+        labelled=[] if state.labelled is None else list(labels_lines(state.labelled)),
+        rows=[_row(batch, truths.get(batch.id)) for batch in reversed(batches[-ROWS:])],
+        header=HEADER,
+        batches=batches,
+        signals=SIGNALS,
+        percent_of=percent,
+        margin=alarm.settings.margin,
+        alpha=alarm.settings.alpha,
+    )
+    return html
+
+
+def _headline(state: State, inputs: int) -> tuple[str, str]:
+    """The state in a word or two, and its colour."""
+    if state.change is not None:
+        return "alarm", "bad"
+    if state.labelled is not None and state.labelled.retrain:
+        return "retrain the model", "bad"
+    if inputs < FEWEST:
+        return "not enough data", "caution"
+    return "no alarm", "good"
+
+
+HEADER = (
+    "Batch",
+    "Inputs",
+    "Estimated accuracy",
+    "Confidence",
+    "Agreement",
+    "T asked for",
+    "T in use",
+    "Estimated gap",
+    "E-value",
+    "True accuracy",
+)
+
+
+def _row(batch: BatchEvent, truth: TruthEvent | None) -> tuple[str, ...]:
+    skipped = f" ({batch.skipped:,} skipped)" if batch.skipped else ""
+    e_value = f"{batch.e_value:.2g}" if batch.e_value < LARGEST_E else f"above {LARGEST_E:g}"
+    return (
+        batch.time,
+        f"{batch.inputs:,}{skipped}",
+        "-" if batch.accuracy is None else in_percent(batch.accuracy),
+        percent(batch.confidence),
+        "-" if batch.agreement is None else percent(batch.agreement),
+        "-" if batch.temperature is None else temperature_words(batch.temperature),
+        f"{batch.in_use:.2f}",
+        "-" if batch.gap is None else in_points(batch.gap),
+        f"{e_value}, alarm" if batch.alarm else e_value,
+        "-" if truth is None else percent(truth.accuracy),
+    )
+
+
+# ------------------------------------------------------------------------------ Prometheus
+
+
+def metrics(state: State, events: Sequence[Event]) -> str:
+    """The last batch and the alarm in the text format of Prometheus."""
+    batches = [event for event in events if isinstance(event, BatchEvent)]
+    report = Monitor.from_json(state.monitor).report
+    numbers: dict[str, tuple[str, float | None]] = {
+        "alarm": ("Whether the alarm is raised.", float(state.change is not None)),
+        "e_value": ("Evidence that the model got worse.", report.e_value),
+        "alarm_threshold": ("The e-value that raises the alarm.", report.threshold),
+        "watched_inputs": ("Inputs since the baseline.", report.inputs),
+        "watched_batches": ("Batches since the baseline.", state.batches),
+        "temperature_in_use": ("The temperature in use.", state.temperature),
+    }
+    if state.labelled is not None:
+        numbers["measured_accuracy"] = (
+            "Accuracy measured by labels.",
+            state.labelled.accuracy.value,
+        )
+    if batches:
+        numbers |= _numbers_of(batches[-1])
+    label = _escaped(state.baseline.model)
+    lines = []
+    for name, (text, value) in numbers.items():
+        if value is None:
+            continue
+        full = f"pseudocal_{name}"
+        lines += [f"# HELP {full} {text}", f"# TYPE {full} gauge"]
+        lines.append(f'{full}{{model="{label}"}} {value:.9g}')
+    return "\n".join(lines) + "\n"
+
+
+def _numbers_of(batch: BatchEvent) -> dict[str, tuple[str, float | None]]:
+    accuracy = batch.accuracy or Range(math.nan)
+    known = batch.accuracy is not None
+    return {
+        "batch_time_seconds": ("The time of the last batch.", parse_time(batch.time).timestamp()),
+        "batch_inputs": ("Inputs of the last batch.", batch.inputs),
+        "batch_skipped": ("Unreadable inputs of the last batch.", batch.skipped),
+        "estimated_accuracy": ("Estimated accuracy.", accuracy.value if known else None),
+        "estimated_accuracy_low": ("Lower end of its interval.", accuracy.low),
+        "estimated_accuracy_high": ("Upper end of its interval.", accuracy.high),
+        "mean_confidence": ("Mean calibrated confidence.", batch.confidence),
+        "agreement": ("Agreement with the second model.", batch.agreement),
+        "temperature_asked": (
+            "The temperature that the last batch asks for.",
+            None if batch.temperature is None else batch.temperature.value,
+        ),
+        "estimated_gap": (
+            "Mean confidence minus estimated accuracy.",
+            None if batch.gap is None else batch.gap.value,
+        ),
+    }
+
+
+def _escaped(text: str) -> str:
+    r"""A value of a label of Prometheus.
+
+    >>> print(_escaped('a"b\\c'))
+    a\"b\\c
+    """
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

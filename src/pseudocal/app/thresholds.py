@@ -1,0 +1,263 @@
+"""The threshold of a run: which predictions to accept, and labels drawn to decide on it.
+
+`threshold.json` in the run folder has the result, for a service to read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.app.records import encode_json
+from pseudocal.app.run import Run
+from pseudocal.arrays import InputError
+from pseudocal.calibrators.confidence import confidences
+from pseudocal.calibrators.labels import CANNOT_TELL, LabelSample, RowNumbers
+from pseudocal.calibrators.thresholds import (
+    LEVEL,
+    Threshold,
+    find_class_thresholds,
+    find_threshold,
+    threshold_pool,
+)
+from pseudocal.passes import block_starts
+
+# how labels were drawn, as a labels file says it
+FOR_THRESHOLD = re.compile(r"threshold ([0-9.e-]+)% at T=([0-9.e+-]+)")
+DRAW_SEED = 0
+# of the models with an estimate at 5%, on development families: docs/thresholds.md
+ESTIMATES_BROKEN = 0.5
+
+
+class ThresholdDraw(NamedTuple):
+    """How labels were drawn to decide on a threshold: all that is needed to draw them again.
+
+    >>> str(ThresholdDraw(0.05, 1.25))
+    'threshold 5% at T=1.25'
+    >>> ThresholdDraw.parse("threshold 5% at T=1.25")
+    ThresholdDraw(max_error=0.05, temperature=1.25)
+    >>> ThresholdDraw.parse("winter")
+
+    Attributes:
+        max_error: the fraction of the accepted predictions that may be wrong.
+        temperature: the temperature of the confidences that ranked the inputs.
+
+    """
+
+    max_error: float
+    temperature: float
+
+    def __str__(self) -> str:
+        return f"threshold {100 * self.max_error:.6g}% at T={self.temperature:.6g}"
+
+    @classmethod
+    def parse(cls, text: str) -> ThresholdDraw | None:
+        """Read what `str` wrote; None if it is something else."""
+        match = FOR_THRESHOLD.fullmatch(text.strip())
+        if match is None:
+            return None
+        try:
+            return cls(float(f"{float(match[1]) / 100:.6g}"), float(match[2]))
+        except ValueError:
+            return None
+
+    @classmethod
+    def now(cls, run: Run, max_error: float) -> ThresholdDraw:
+        """For the calibration in force."""
+        temperature = run.calibration_in_force().temperature
+        return cls(float(f"{max_error:.6g}"), float(f"{temperature:.6g}"))
+
+    def pool(self, run: Run) -> RowNumbers:
+        """The rows to draw from."""
+        predicted, confidence, second = predictions_of(run, self.temperature)
+        return threshold_pool(predicted, confidence, self.max_error, second=second)
+
+    def rows(self, run: Run, n: int) -> tuple[RowNumbers, RowNumbers]:
+        """The first `n` rows to label, and the pool that they are a random sample of."""
+        pool = self.pool(run)
+        if n > len(pool):
+            raise InputError(
+                f"expected at most {len(pool)} inputs to label, as many as could be accepted, got "
+                f"{n}",
+                setting="n",
+            )
+        return np.random.default_rng(DRAW_SEED).permutation(pool)[:n], pool
+
+
+@dataclass(frozen=True)
+class ClassLine:
+    """A line of the table of thresholds by class.
+
+    Attributes:
+        number: the predicted class.
+        name: its name, or its number.
+        light: "guaranteed", "estimated" or "not enough labels".
+        confidence: the least accepted confidence; None if nothing is accepted.
+        if_disagree: the same where a second model predicts another class.
+        coverage: the fraction of the predictions of this class that are accepted.
+        labels: the labels of predictions of this class.
+
+    """
+
+    number: int
+    name: str
+    light: str
+    confidence: float | None
+    if_disagree: float | None
+    coverage: float
+    labels: int
+
+
+@dataclass(frozen=True)
+class RunThreshold(Threshold):
+    """The threshold of a run, as `threshold.json` has it.
+
+    Attributes:
+        temperature: the temperature of the confidences.
+        level: the probability with which a guarantee holds.
+        upper: the upper end of the interval of the error; None without a guarantee.
+        sampling: how the labels were drawn; None without labels.
+        given: the number of labels given.
+        same_labels: whether the temperature was fitted to the same labels.
+        classes: the thresholds by class; empty without labels.
+        promise: all of this in a sentence.
+
+    """
+
+    temperature: float = 1.0
+    level: float = LEVEL
+    upper: float | None = None
+    sampling: str | None = None
+    given: int = 0
+    same_labels: bool = False
+    classes: tuple[ClassLine, ...] = ()
+    promise: str = ""
+
+    def save(self, path: Path) -> None:
+        """Write `threshold.json`."""
+        encode_json(path, self)
+
+
+def threshold_of(
+    run: Run,
+    temperature: float,
+    max_error: float,
+    labels: LabelSample | None = None,
+    *,
+    one_model: bool = False,
+    same_labels: bool = False,
+) -> RunThreshold:
+    """The threshold of a run.
+
+    Args:
+        run: the run.
+        temperature: the temperature in force.
+        max_error: the fraction of the accepted predictions that may be wrong.
+        labels: a person's labels; None for an estimate.
+        one_model: whether to rank by confidence alone, though the run has a second model.
+        same_labels: whether the temperature was fitted to these labels.
+
+    """
+    check_classifier(run)
+    predicted, confidence, second = predictions_of(run, temperature)
+    if one_model:
+        second = None
+    found = find_threshold(predicted, confidence, max_error, labels, second=second)
+    sampling = None
+    classes: tuple[ClassLine, ...] = ()
+    if labels is not None:
+        sampling = "threshold" if labels.pool is not None else labels.sampling
+        by_class = find_class_thresholds(predicted, confidence, max_error, labels, second=second)
+        classes = tuple(
+            ClassLine(
+                one.number,
+                _name_of(one.number, run.record.classes),
+                one.light,
+                one.threshold.confidence,
+                one.threshold.if_disagree,
+                one.threshold.coverage,
+                one.labels,
+            )
+            for one in by_class
+        )
+    given = 0 if labels is None else int((labels.labels != CANNOT_TELL).sum())
+    return RunThreshold(
+        **asdict(found),
+        temperature=temperature,
+        upper=found.bound,
+        sampling=sampling,
+        given=given,
+        same_labels=same_labels,
+        classes=classes,
+        promise=promise(found, given, exact=sampling != "stratified" and not same_labels),
+    )
+
+
+def _name_of(number: int, classes: Sequence[str]) -> str:
+    return classes[number] if number < len(classes) else str(number)
+
+
+def check_classifier(run: Run) -> None:
+    """Refuse a segmentation model: its pixels are not independent, and a row is an image."""
+    if run.pixels is not None:
+        raise InputError("expected a run of a classifier, got one of a segmentation model")
+
+
+def predictions_of(
+    run: Run, temperature: float
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64] | None]:
+    """Predicted class and confidence of each row, and the class that the second model predicts."""
+    predicted = _classes_of(run.logits)
+    second = None
+    if run.record.second_models:
+        second = _classes_of(run.second_logits[0])
+    return predicted, confidences(run.logits, temperature), second
+
+
+def _classes_of(logits: NDArray[np.floating]) -> NDArray[np.int64]:
+    found = np.empty(len(logits), dtype=np.int64)
+    starts = block_starts(logits.shape)
+    for start in starts:
+        rows = slice(start, start + starts.step)
+        found[rows] = logits[rows].argmax(axis=1)
+    return found
+
+
+def promise(found: Threshold, given: int = 0, *, exact: bool = True) -> str:
+    """What a threshold promises, in a sentence.
+
+    >>> print(promise(Threshold(0.05, "guaranteed", 0.9, None, False, 0.3, 0.02, 60), 100))
+    At most 5% of the accepted predictions are wrong, with a probability of 90% (60 labels of accepted
+    inputs, 0 wrong).
+
+    Args:
+        found: the threshold.
+        given: the number of labels given.
+        exact: whether the labels are a random sample, and the temperature was not fitted to them.
+
+    """
+    most = f"{100 * found.max_error:.6g}%"
+    if found.basis == "guaranteed":
+        about = "" if exact else "about "
+        return (
+            f"At most {most} of the accepted predictions are wrong, with a probability of "
+            f"{about}{LEVEL:.0%} ({found.labels:,} labels of accepted inputs, {found.errors:,} "
+            "wrong)."
+        )
+    if found.basis == "estimated":
+        return (
+            f"An estimated {most} of the accepted predictions are wrong. No label was used: more "
+            f"than that were wrong for {ESTIMATES_BROKEN:.0%} of development models. Labels give a "
+            "guarantee."
+        )
+    if not given:
+        return f"No threshold has an estimated error of at most {most}. Nothing is accepted."
+    return (
+        f"{given:,} labels guarantee no threshold with at most {most} wrong. Nothing is accepted."
+    )

@@ -1,0 +1,488 @@
+"""Watch a deployed model: count batches of new data, and say what changed.
+
+    watch(MONITOR, baseline=OUT)      a calibrated run is the baseline
+    watch(MONITOR, DATA)              a batch goes through the models of the baseline, and is counted
+
+`monitor_folder.py` owns the folder, `monitor_data.py` opens the data, `monitor_labels.py` uses a
+person's labels, `monitor_page.py` draws the page, and `pseudocal.monitor` has the alarm. A batch is
+collected and concluded like any run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.app.inputs.ground_truth import read_ground_truth
+from pseudocal.app.job import Note, Tick, job_content
+from pseudocal.app.label_files import shown_classes
+from pseudocal.app.labelling import is_array, shown_inputs
+from pseudocal.app.monitor_data import (
+    ModelSource,
+    OutputsSource,
+    Part,
+    Source,
+    arrays_of,
+    check_consent,
+    fingerprints_of,
+    identity_of,
+    job_of_run,
+    model_names,
+    stored_copy,
+)
+from pseudocal.app.monitor_folder import (
+    KEPT,
+    BaselineEvent,
+    BatchEvent,
+    Change,
+    ChangedClass,
+    KeptBatch,
+    MonitorFolder,
+    Range,
+    State,
+    TruthEvent,
+    TypicalInput,
+    batches_since,
+    holding,
+)
+from pseudocal.app.monitor_page import views
+from pseudocal.app.monitor_runs import agreement_of, check_rows_only, signals_of
+from pseudocal.app.periods import format_time, parse_time
+from pseudocal.app.pipeline import conclude, run_steps
+from pseudocal.app.publishing import finish_publishing
+from pseudocal.app.records import encode_json
+from pseudocal.app.report.images import thumbnail
+from pseudocal.app.run import (
+    CALIBRATION,
+    Run,
+    signature_of,
+)
+from pseudocal.arrays import InputError
+from pseudocal.calibrators import Calibration
+from pseudocal.calibrators.confidence import confidences
+from pseudocal.files import load_json, own_file
+from pseudocal.monitor import FEWEST, Monitor, Reference, Summary
+
+SUMMARY = "summary.json"  # in the run of a batch: sums of its signals
+CLASSES_SHOWN = 20  # predicted classes in an event
+CHANGED_SHOWN = 8  # predicted classes in a change
+TYPICAL_SHOWN = 12  # inputs in a change
+TYPICAL_CLASSES = 3  # they are of the classes that changed most
+TEXT_SHOWN = 300  # characters of an input that is no image
+
+
+@dataclass(frozen=True)
+class WatchResult:
+    """What a call has done, and how the monitor stands.
+
+    Attributes:
+        folder: the monitor.
+        state: how it stands.
+        batches: the batches that were counted.
+        repeated: the times of batches that had been counted before.
+        waiting: the number of inputs of a period that is not over.
+        truths: the ground truth that was added.
+
+    """
+
+    folder: Path
+    state: State
+    batches: tuple[BatchEvent, ...] = ()
+    repeated: tuple[str, ...] = ()
+    waiting: int = 0
+    truths: tuple[TruthEvent, ...] = ()
+
+    @property
+    def alarm(self) -> bool:
+        """Whether the alarm is raised."""
+        return self.state.change is not None
+
+    @property
+    def enough(self) -> bool:
+        """Whether there is enough data to say that there is no alarm."""
+        return Monitor.from_json(self.state.monitor).inputs >= FEWEST
+
+
+WatchSteps = Generator[Note | Tick, None, WatchResult]
+
+
+# ------------------------------------------------------------------------------ watching
+
+
+def watch(
+    monitor: str | Path,
+    data: str | Path | None = None,
+    *,
+    baseline: str | Path | None = None,
+    time: str | None = None,
+    every: str | None = None,
+    column: str | None = None,
+    ground_truth: str | Path | None = None,
+    trust: bool = False,
+    trust_paths: bool = False,
+    device: str = "cpu",
+) -> WatchResult:
+    """Count a batch of new data, and say whether the deployed model has become worse.
+
+        watch("monitor/", baseline="out/")
+        result = watch("monitor/", "monday/")
+        result.alarm, result.batches[0].accuracy
+
+    Args:
+        monitor: the folder of the monitor.
+        data: the batch, of the same kind as the data of the baseline; None to set a baseline only.
+            A batch that was counted before is not counted again.
+        baseline: the folder of a calibrated run. The first call needs one; another one later begins
+            anew, for example with a retrained model.
+        time: the time of the batch in ISO 8601; None for the clock.
+        every: cut a table into batches, such as "1d"; a period that is not over is not counted.
+        column: the column of times for `every`.
+        ground_truth: the true classes of the data, drawn beside the estimate; they change nothing.
+        trust: whether the files of the models may run code.
+        trust_paths: whether to read models that the folder names, if somebody else wrote it.
+        device: the device that the models run on.
+
+    """
+    steps = watch_steps(
+        Path(monitor),
+        None if data is None else str(data),
+        baseline=None if baseline is None else Path(baseline),
+        time=time,
+        every=every,
+        column=column,
+        ground_truth=None if ground_truth is None else Path(ground_truth),
+        trust=trust,
+        trust_paths=trust_paths,
+        device=device,
+    )
+    return run_steps(steps)
+
+
+def watch_steps(
+    folder: Path,
+    data: str | None,
+    *,
+    baseline: Path | None = None,
+    time: str | None = None,
+    every: str | None = None,
+    column: str | None = None,
+    ground_truth: Path | None = None,
+    trust: bool = False,
+    trust_paths: bool = False,
+    device: str = "cpu",
+) -> WatchSteps:
+    """Do what `watch` does, yielding notes and progress."""
+    if data is None and baseline is None:
+        raise InputError("there is nothing to do: name new data, or a baseline", setting="baseline")
+    if (every is None) != (column is None):
+        raise InputError(
+            "a table is cut by a period and a column of times: pass both (--every, --column)"
+        )
+    now = datetime.now(UTC) if time is None else parse_time(time)
+    with holding(folder, views, make=baseline is not None) as monitor:
+        if baseline is not None:
+            yield from _set_baseline(monitor, baseline, format_time(now), trust_paths)
+        result = WatchResult(folder, monitor.state())
+        if data is None:
+            return result
+        check_consent(monitor.path, result.state, trust_paths)
+        if result.state.job is None:
+            source: Source = OutputsSource(Path(data), result.state)
+        else:
+            source = ModelSource(data, result.state, monitor.path, trust=trust, device=device)
+        parts, waiting = source.parts(every, column, now)
+        result = replace(result, waiting=waiting)
+        for part in parts:
+            result = yield from _count(monitor, source, part, result)
+            if ground_truth is not None:
+                result = _add_truth(monitor, source, part, ground_truth, result)
+    return result
+
+
+# ------------------------------------------------------------------------------ the baseline
+
+
+def _set_baseline(
+    monitor: MonitorFolder, out: Path, time: str, trust_paths: bool
+) -> Iterator[Note]:
+    """Take a calibrated run as the baseline, unless it was one before."""
+    finish_publishing(out)
+    run = Run.open(out, trust_paths=trust_paths)
+    check_rows_only(run)
+    job = None if run.record.saved else job_of_run(run, trust_paths)
+    calibration = None
+    if own_file(out, CALIBRATION).exists():
+        calibration = run.calibration()
+    temperature = 1.0 if calibration is None else calibration.temperature
+    identity = identity_of("baseline", temperature, *arrays_of(run))
+    if monitor.exists and monitor.has_seen(identity):
+        return
+    if not run.record.second_models:
+        yield Note(
+            "no second model: only the uncertainty is watched, and errors made with full "
+            "confidence are missed"
+        )
+    event = BaselineEvent(
+        id=identity,
+        time=time,
+        model=run.record.model.title,
+        data=run.record.data.name,
+        inputs=len(run.logits),
+        temperature=temperature,
+        accuracy=None if calibration is None else accuracy_of(calibration),
+        measured=calibration is not None and calibration.measured is not None,
+        confidence=float(confidences(run.logits, temperature).mean()),
+        agreement=agreement_of(run),
+    )
+    kept: tuple[KeptBatch, ...] = ()
+    period = 0
+    if monitor.exists:
+        kept = monitor.state().kept
+        period = monitor.state().period + 1
+    record = run.record
+    state = State(
+        last={},
+        history_bytes=0,
+        baseline=event,
+        job=None if job is None else job_content(job),
+        saved={"output_type": record.output_type, "binary": record.binary, "field": record.column},
+        signature=None if job is None else signature_of(model_names(stored_copy(job))),
+        fingerprints={} if job is None else fingerprints_of(job),
+        classes=record.classes,
+        temperature=temperature,
+        monitor=Monitor(Reference.of(signals_of(run))).as_json(),
+        kept=kept,
+        period=period,
+    )
+    monitor.commit(state, event)
+
+
+def accuracy_of(calibration: Calibration) -> Range | None:
+    """The accuracy that a calibration states: measured, or else estimated."""
+    if calibration.measured is not None:
+        known = calibration.measured.accuracy
+        return Range(known.value, known.low, known.high)
+    if calibration.trust is None or not calibration.trust.estimated_accuracy.known:
+        return None
+    estimate = calibration.trust.estimated_accuracy
+    return Range(estimate.value, estimate.low, estimate.high)
+
+
+# ------------------------------------------------------------------------------ batches
+
+
+def _count(monitor: MonitorFolder, source: Source, part: Part, result: WatchResult) -> WatchSteps:
+    """Collect a batch and count it, unless it was counted before."""
+    if monitor.has_seen(part.identity):
+        counted = _counted(monitor, part.identity)
+        time = part.time if counted is None else counted.time
+        return replace(result, repeated=(*result.repeated, time))
+    state = result.state
+    run = yield from source.collect(part, monitor.clear_collecting())
+    signals = signals_of(run).rows(_order_of(run, part))
+    alarm = Monitor.from_json(state.monitor)
+    before = alarm.report
+    alarm.restart()  # a change often begins with a batch
+    alarm.add(signals)
+    after = alarm.report
+    summary = Summary.of(signals)
+    encode_json(run.folder / SUMMARY, summary.as_json())
+    added = KeptBatch(part.identity, part.time, before.inputs, len(signals), state.period)
+    kept = (*state.kept, added)[-KEPT:]
+    event = _event(source, part, run, state, alarm, raised=after.raised and not before.raised)
+    change = None
+    if after.raised:
+        change = _change(monitor, replace(state, kept=kept), alarm, run, part, summary)
+    state = replace(
+        state, monitor=alarm.as_json(), kept=kept, batches=state.batches + 1, change=change
+    )
+    monitor.commit(state, event)
+    return replace(result, state=monitor.state(), batches=(*result.batches, event))
+
+
+def _counted(monitor: MonitorFolder, identity: str) -> BatchEvent | None:
+    """The event of a batch that was counted; None if that was long ago."""
+    for event in monitor.events():
+        if isinstance(event, BatchEvent) and event.id == identity:
+            return event
+    return None
+
+
+def _order_of(run: Run, part: Part) -> NDArray[np.intp]:
+    """The rows of a run in the order in which they came; shuffled if the batch has no order."""
+    if part.rows is None:
+        seed = int(part.identity[:16], 16)
+        return np.random.default_rng(seed).permutation(len(run.logits))
+    rank = {str(row): i for i, row in enumerate(part.rows.tolist())}
+    return np.argsort([rank[name] for name in run.record.names])
+
+
+def _event(
+    source: Source, part: Part, run: Run, state: State, alarm: Monitor, *, raised: bool
+) -> BatchEvent:
+    """What a batch says."""
+    report = alarm.report
+    calibration = _concluded(run)
+    accuracy = None if calibration is None else accuracy_of(calibration)
+    confidence = float(confidences(run.logits, state.temperature).mean())
+    gap = None
+    if accuracy is not None:
+        ends = [
+            confidence - end if end is not None else None for end in (accuracy.high, accuracy.low)
+        ]
+        gap = Range(confidence - accuracy.value, *ends)
+    return BatchEvent(
+        id=part.identity,
+        time=part.time,
+        data=source.data,
+        inputs=len(run.logits),
+        skipped=len(run.record.data.unreadable),
+        accuracy=accuracy,
+        confidence=confidence,
+        agreement=agreement_of(run),
+        in_use=state.temperature,
+        temperature=None if calibration is None else _temperature_of(calibration),
+        verdict=None if calibration is None else calibration.verdict,
+        gap=gap,
+        predicted=_predicted(run),
+        watched=report.inputs,
+        e_value=report.e_value,
+        alarm=report.raised,
+        raised=raised,
+    )
+
+
+def _concluded(run: Run) -> Calibration | None:
+    """What follows from a batch without labels; None if it is too small.
+
+    A temperature that should not be applied is kept, for the record.
+    """
+    record = replace(run.record, method=replace(run.record.method, on_unreliable="warn"))
+    try:
+        return conclude(Run(run.folder, record))
+    except InputError:  # no two inputs could be mixed
+        return None
+
+
+def _temperature_of(calibration: Calibration) -> Range | None:
+    """The temperature that was fitted; None if none was."""
+    if calibration.method == "none":
+        return None
+    ends = [end if math.isfinite(end) else None for end in calibration.interval]
+    return Range(calibration.temperature, *ends)
+
+
+def _predicted(run: Run) -> dict[str, int]:
+    """The number of predictions of the most frequent classes."""
+    counts = np.bincount(run.logits.argmax(axis=1), minlength=run.logits.shape[1])
+    names = shown_classes(run.record.classes, len(counts))
+    most = np.argsort(-counts, kind="stable")[:CLASSES_SHOWN]
+    return {names[i]: int(counts[i]) for i in most.tolist() if counts[i]}
+
+
+# ------------------------------------------------------------------------------ what changed
+
+
+def _change(
+    monitor: MonitorFolder,
+    state: State,
+    alarm: Monitor,
+    run: Run,
+    part: Part,
+    summary: Summary,
+) -> Change:
+    """What changed: since when, which predicted classes, and which inputs are typical of it."""
+    report = alarm.report
+    since = batches_since(state, report.since)
+    total = summary
+    for batch in since[:-1]:
+        total = total + _summary_of(monitor, batch)
+    changes = alarm.reference.changes(total)
+    names = shown_classes(run.record.classes, alarm.reference.classes)
+    classes = tuple(
+        ChangedClass(names[one.predicted], one.before, one.now, dict(one.increase))
+        for one in changes[:CHANGED_SHOWN]
+    )
+    earlier = state.change
+    if earlier is not None:
+        return replace(earlier, classes=classes)
+    known = since and since[0].before <= report.since
+    return Change(
+        signal=report.signal,
+        since=since[0].time if known else None,
+        raised=part.time,
+        classes=classes,
+        typical=_typical(run, alarm, [one.predicted for one in changes[:TYPICAL_CLASSES]], names),
+    )
+
+
+def _summary_of(monitor: MonitorFolder, batch: KeptBatch) -> Summary:
+    path = own_file(monitor.run_of(batch.id), SUMMARY)
+    return Summary.from_json(load_json(path, "the summary of a batch"))
+
+
+def _typical(
+    run: Run, alarm: Monitor, classes: Sequence[int], names: Sequence[str]
+) -> tuple[TypicalInput, ...]:
+    """The inputs of the changed classes whose signals are highest above what is expected."""
+    signals = signals_of(run)
+    score = sum(alarm.reference.residuals(signals, name) for name in signals.values)
+    score = np.asarray(score) + 2 * np.isin(signals.predicted, classes)  # these come first
+    rows = np.argsort(-score, kind="stable")[:TYPICAL_SHOWN].astype(np.intp)
+    try:
+        shown = shown_inputs(run, rows)
+    except InputError:  # the data cannot be read any more: the page goes without these inputs
+        return ()
+    found = []
+    for row, one in zip(rows.tolist(), shown, strict=True):
+        image = thumbnail(one.image_file) if isinstance(one.image_file, Path) else None
+        text = ""
+        if not is_array(run.record):  # whose numbers say nothing to a person
+            text = ", ".join(f"{name}: {value}" for name, value in one.cells)
+        found.append(
+            TypicalInput(one.name, names[signals.predicted[row]], image, text[:TEXT_SHOWN])
+        )
+    return tuple(found)
+
+
+# ------------------------------------------------------------------------------ ground truth
+
+
+def _add_truth(
+    monitor: MonitorFolder, source: Source, part: Part, path: Path, result: WatchResult
+) -> WatchResult:
+    """Note the true accuracy of a batch; no estimate changes."""
+    folder = monitor.run_of(part.identity)
+    if not folder.exists():
+        raise InputError(
+            f"the predictions of the batch of {part.time} were not kept: only those of the latest "
+            f"{KEPT} batches are"
+        )
+    run = Run.open(folder)
+    names = source.names()
+    classes = run.record.classes
+    truth = read_ground_truth(path, names, classes)
+    number = {name: i for i, name in enumerate(names)}
+    known = truth[[number[name] for name in run.record.names]]
+    if known.min() < 0 or known.max() >= run.logits.shape[1]:
+        raise InputError(
+            f"{path} has classes from {known.min()} to {known.max()}, and the model has 0 to "
+            f"{run.logits.shape[1] - 1}"
+        )
+    identity = identity_of("ground truth", part.identity, known)
+    if monitor.has_seen(identity):
+        return result
+    accuracy = float((run.logits.argmax(axis=1) == known).mean())
+    counted = _counted(monitor, part.identity)
+    in_use = result.state.temperature if counted is None else counted.in_use
+    confidence = float(confidences(run.logits, in_use).mean())
+    now = format_time(datetime.now(UTC))
+    event = TruthEvent(identity, now, part.identity, len(known), accuracy, confidence - accuracy)
+    monitor.commit(result.state, event)
+    return replace(result, state=monitor.state(), truths=(*result.truths, event))

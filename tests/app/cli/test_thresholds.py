@@ -1,0 +1,257 @@
+"""`pseudocal threshold` and `pseudocal label --for-threshold`: which predictions to accept."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pseudocal import LabelSample, rows_to_label
+from pseudocal.app import Run
+from pseudocal.app.report import Report
+from pseudocal.app.run import LABEL_TABLE
+from pseudocal.calibrators import find_threshold, threshold_pool
+from pseudocal.calibrators.confidence import confidences
+
+ROWS = 1200
+CLASSES = 4
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of saved logits; `truth.npy` has classes drawn from the calibrated probabilities."""
+    from pseudocal.app import collect_outputs
+
+    folder = tmp_path_factory.mktemp("saved")
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(ROWS, CLASSES)) * rng.uniform(0.5, 8, size=(ROWS, 1))
+    np.save(folder / "logits.npy", logits)
+    truth = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    np.save(folder / "truth.npy", truth)
+    collect_outputs(folder / "logits.npy", folder / "out")
+    return folder
+
+
+@pytest.fixture
+def out(saved: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(saved / "out", tmp_path / "out")
+
+
+@pytest.fixture
+def truth(saved: Path) -> np.ndarray:
+    found: np.ndarray = np.load(saved / "truth.npy")
+    return found
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def fill_in(path: Path, truth: np.ndarray, to: Path) -> Path:
+    """What a person does with `to-label.csv`."""
+    lines = table(path)
+    for line in lines:
+        line["label"] = str(truth[int(line["file"])])
+    with to.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(lines[0]))
+        writer.writeheader()
+        writer.writerows(lines)
+    return to
+
+
+def rule(out: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((out / "threshold.json").read_text(encoding="utf-8"))
+    return content
+
+
+def accepted(out: Path) -> np.ndarray:
+    import pyarrow.parquet
+
+    column = pyarrow.parquet.read_table(out / "predictions.parquet")["accept"]
+    assert str(column.type) == "bool"
+    return np.array(column.to_pylist())
+
+
+def test_an_estimate_without_labels(pseudocal, out):
+    done = pseudocal("threshold", out, "--max-error", "5%")
+    assert done.code == 0, done.err
+    logits = np.load(out / "logits.npy")
+    confidence = confidences(logits)
+    found = find_threshold(logits.argmax(axis=1), confidence, 0.05)
+    content = rule(out)
+    assert content["basis"] == "estimated"
+    assert content["confidence"] == found.confidence
+    assert "No label was used" in done.out
+    assert f"--for-threshold 5% -n {found.labels_needed}" in done.out
+    np.testing.assert_array_equal(accepted(out), confidence >= found.confidence)
+
+
+def test_labels_drawn_for_a_threshold_give_a_guarantee(pseudocal, out, truth, tmp_path):
+    done = pseudocal("label", out, "-n", 120, "--for-threshold", "5%")
+    assert done.code == 0, done.err
+    assert "then: pseudocal threshold" in done.out
+    lines = table(out / LABEL_TABLE)
+    assert {line["sampling"] for line in lines} == {"threshold 5% at T=1"}
+    logits = np.load(out / "logits.npy")
+    predicted, confidence = logits.argmax(axis=1), confidences(logits)
+    pool = threshold_pool(predicted, confidence, 0.05)
+    assert len(pool) < 0.7 * ROWS
+    rows = [int(line["file"]) for line in lines]
+    assert set(rows) <= set(pool.tolist())
+    labels = fill_in(out / LABEL_TABLE, truth, tmp_path / "labels.csv")
+    done = pseudocal("threshold", out, labels, "--max-error", "5%")
+    assert done.code == 0, done.err
+    sample = LabelSample(rows, truth[rows], "random", pool=pool)
+    found = find_threshold(predicted, confidence, 0.05, sample)
+    content = rule(out)
+    assert content["basis"] == found.basis == "guaranteed"
+    assert content["confidence"] == found.confidence
+    assert (content["labels"], content["errors"]) == (found.labels, found.errors)
+    assert content["upper"] <= 0.05
+    assert content["sampling"] == "threshold"
+    assert "with a probability of 90%" in content["promise"]
+    assert content["promise"] in done.out
+    assert {line["light"] for line in content["classes"]} <= {
+        "guaranteed",
+        "estimated",
+        "not enough labels",
+    }
+    assert accepted(out).mean() == found.coverage
+
+
+def test_drawing_more_begins_with_the_same(pseudocal, out):
+    pseudocal("label", out, "-n", 20, "--for-threshold", "5%")
+    first = [line["file"] for line in table(out / LABEL_TABLE)]
+    pseudocal("label", out, "-n", 40, "--for-threshold", "5%")
+    assert [line["file"] for line in table(out / LABEL_TABLE)][:20] == first
+
+
+def test_too_few_labels_give_none_and_say_how_many_would(pseudocal, out, truth, tmp_path):
+    pseudocal("label", out, "-n", 30, "--for-threshold", "5%")
+    labels = fill_in(out / LABEL_TABLE, truth, tmp_path / "labels.csv")
+    done = pseudocal("threshold", out, labels, "--max-error", "5%")
+    content = rule(out)
+    assert (content["basis"], content["confidence"]) == ("none", None)
+    assert content["labels_needed"] >= 45
+    assert f"-n {content['labels_needed']}" in done.out
+    assert not accepted(out).any()
+
+
+def test_labels_for_a_threshold_are_no_sample_of_all_inputs(pseudocal, out, truth, tmp_path):
+    pseudocal("label", out, "-n", 60, "--for-threshold", "5%")
+    labels = fill_in(out / LABEL_TABLE, truth, tmp_path / "labels.csv")
+    done = pseudocal("refine", out, labels)
+    assert done.code == 3
+    assert f"run pseudocal threshold {out} {labels}" in done.err
+    # without the column nobody would know how they were drawn
+    text = labels.read_text(encoding="utf-8").replace("sampling", "note")
+    labels.write_text(text, encoding="utf-8")
+    done = pseudocal("threshold", out, labels, "--max-error", "5%")
+    assert done.code == 3
+    assert "not among the first 60 inputs to label" in done.err
+
+
+def test_labels_chosen_by_hand_are_refused(pseudocal, out, truth, tmp_path):
+    """The second half of the questions, or other inputs of the pool, are no random sample."""
+    pseudocal("label", out, "-n", 80, "--for-threshold", "5%")
+    labels = fill_in(out / LABEL_TABLE, truth, tmp_path / "labels.csv")
+    lines = labels.read_text(encoding="utf-8").splitlines()
+    labels.write_text("\n".join([lines[0], *lines[30:]]), encoding="utf-8")
+    done = pseudocal("threshold", out, labels, "--max-error", "5%")
+    assert done.code == 3
+    assert "has no label for" in done.err
+    mixed = [lines[0], *lines[1:40], *(line.replace("5%", "6%") for line in lines[40:])]
+    labels.write_text("\n".join(mixed), encoding="utf-8")
+    assert "drawn in one way" in pseudocal("threshold", out, labels, "--max-error", "5%").err
+
+
+def test_refine_finds_the_threshold_too(pseudocal, out, truth, tmp_path):
+    rows = rows_to_label(np.load(out / "logits.npy"), 300)
+    path = tmp_path / "labels.csv"
+    path.write_text(
+        "file,label\n" + "".join(f"{row},{truth[row]}\n" for row in rows), encoding="utf-8"
+    )
+    done = pseudocal("refine", out, path, "--max-error", "10%")
+    assert done.code == 0, done.err
+    content = rule(out)
+    assert content["basis"] == "guaranteed"
+    assert content["same_labels"] is True
+    assert "a probability of about 90%" in content["promise"]
+    assert content["promise"] in done.out
+    assert content["temperature"] == Run.open(out).calibration().temperature
+    assert content["promise"] in (out / "report.html").read_text(encoding="utf-8")
+    assert Report.load(out / "report.json").threshold.confidence == content["confidence"]
+    chosen = accepted(out)
+    assert chosen.mean() == content["coverage"]
+    wrong = np.load(out / "logits.npy").argmax(axis=1) != truth
+    assert wrong[chosen].mean() < wrong.mean()
+    assert pseudocal("refine", out, path).code == 0  # another temperature would need another one
+    assert not (out / "threshold.json").exists()
+
+
+def test_a_second_model_ranks_first_where_it_agrees(pseudocal, tmp_path, monkeypatch):
+    """From files to files: the column `accept` follows agreement and confidence."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "pair_of_models.py").write_text(
+        "import numpy as np\n"
+        "weights = np.random.default_rng(0).normal(size=(5, 3))\n"
+        "def first(x): return 6 * x @ weights\n"
+        "def second(x): return 6 * x @ (weights + 0.5)\n",
+        encoding="utf-8",
+    )
+    np.save(tmp_path / "x.npy", np.random.default_rng(1).normal(size=(500, 5)))
+    out = tmp_path / "out"
+    done = pseudocal(
+        "calibrate",
+        "pair_of_models:first",
+        tmp_path / "x.npy",
+        "-o",
+        out,
+        "--second-opinion",
+        "pair_of_models:second",
+    )
+    assert done.code == 0, done.err
+    done = pseudocal("threshold", out, "--max-error", "10%", "--json")
+    content = json.loads(done.out)
+    assert content["agreement"] is True
+    run = Run.open(out)
+    agrees = run.logits.argmax(axis=1) == run.second_logits[0].argmax(axis=1)
+    confidence = confidences(run.logits, content["temperature"])
+    least = np.where(agrees, content["confidence"], content["if_disagree"] or np.inf)
+    chosen = accepted(out)
+    np.testing.assert_array_equal(chosen, confidence >= least)
+    assert chosen.any()
+    assert content["promise"] in (out / "report.html").read_text(encoding="utf-8")
+    assert Report.load(out / "report.json").threshold.coverage == content["coverage"]
+    done = pseudocal("threshold", out, "--max-error", "10%", "--one-model")
+    assert rule(out)["agreement"] is False
+    np.testing.assert_array_equal(accepted(out), confidence >= rule(out)["confidence"])
+
+
+def test_wrong_arguments_are_named(pseudocal, out):
+    assert "expected a fraction" in pseudocal("threshold", out, "--max-error", "many").err
+    done = pseudocal("threshold", out, "--max-error", "0")
+    assert (done.code, "--max-error" in done.err) == (3, True)
+    done = pseudocal("label", out, "-n", 1200, "--for-threshold", "5%")
+    assert (done.code, "inputs to label, as many as could be accepted" in done.err) == (3, True)
+
+
+def test_a_segmentation_model_has_no_threshold(pseudocal, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "model_of_maps.py").write_text(
+        "import numpy as np\n"
+        "def model(x): return np.tile(x[:, :3, None, None], (1, 1, 4, 4)) * 3\n",
+        encoding="utf-8",
+    )
+    np.save(tmp_path / "x.npy", np.random.default_rng(1).normal(size=(40, 5)))
+    out = tmp_path / "out"
+    done = pseudocal("calibrate", "model_of_maps:model", tmp_path / "x.npy", "-o", out)
+    assert done.code == 0, done.err
+    done = pseudocal("threshold", out, "--max-error", "5%")
+    assert (done.code, "of a segmentation model" in done.err) == (3, True)
