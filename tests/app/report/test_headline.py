@@ -217,8 +217,8 @@ def test_the_first_answers_say_what_is_known(made):
     assumed = replace(after, data=replace(after.data, assumed=("resize", "crop")))
     answers = essentials_of(assumed)["What was assumed"]
     assert "resize, crop was assumed" in str(answers)
-    calibration = replace(after.calibration, mixup_samples=0, temperature=1.0)
-    unfitted = replace(after, calibration=calibration)
+    nothing = replace(after.calibration, mixup_samples=0, temperature=1.0)
+    unfitted = replace(after, calibration=nothing)
     assert codes(unfitted)[2:] == ["assumed_nothing", "risk_nothing"]
     assert "Nothing was applied: the confidences are those of the model." in shown(unfitted)
     for report in (after, made.make_segmented(), made.make_refined(), unfitted):

@@ -32,6 +32,7 @@ OPINIONS = (
     ReasonCode.SHARED_ERRORS_UNKNOWN,
     ReasonCode.SURROGATE_AGREES,
     ReasonCode.SURROGATE_ERRORS_UNKNOWN,
+    ReasonCode.SURROGATE_CONFIRMS,
 )
 # reasons that speak for T
 IMPROVES = (
