@@ -87,7 +87,7 @@ def service(out: Path) -> HTTPServer:
 def classifier(out: Path) -> Classify:
     """The ten lines that a service needs."""
     rule = json.loads((out / "threshold.json").read_text(encoding="utf-8"))
-    session = ort.InferenceSession(out / "model.onnx")
+    session = ort.InferenceSession(out / "unconfirmed-model.onnx")
 
     def classify(pixels: NDArray[np.float32]) -> dict[str, object]:
         (logits,) = session.run(["logits"], {"pixels": pixels[None]})

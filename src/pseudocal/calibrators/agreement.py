@@ -278,7 +278,7 @@ class Agreement:
     def unrelated(self) -> bool:
         """Whether it agrees no more often than any two models: its classes may be other ones."""
         chance = 1 / self.classes
-        above_chance = (self.rate - 2 * self.rate_error - chance) / (1 - chance)
+        above_chance = (self.rate - chance) / (1 - chance)
         return not self.surrogate and above_chance <= UNRELATED
 
     @property

@@ -88,4 +88,4 @@ def test_train_takes_the_same_options(cache, tmp_path):
     )
     assert ran.exit_code == 0, ran.output
     settings = json.loads((tmp_path / "run.json").read_text())["settings"]
-    assert (settings["batch"], settings["lr"], settings["mixed"]) == (8, 0.02, True)
+    assert (settings["batch"], settings["lr"], settings["precision"]) == (8, 0.02, "mixed")
