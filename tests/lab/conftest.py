@@ -1,4 +1,4 @@
-"""A device that records: "cuda" on a machine without a GPU."""
+"""A device that records: "cuda" on a machine without a GPU; registries that forget plugins."""
 
 from __future__ import annotations
 
@@ -152,3 +152,20 @@ def recorded() -> Iterator[Places]:
 @pytest.fixture
 def recording() -> Any:
     return recorded
+
+
+@pytest.fixture
+def registries() -> Iterator[None]:
+    """Forget what a test registers."""
+    from pseudocal.calibrators import CALIBRATORS
+    from pseudocal.lab import plugins
+    from pseudocal.lab.adapt import METHODS
+    from pseudocal.lab.data import DATASETS
+
+    registries: tuple[dict[str, Any], ...] = (CALIBRATORS, METHODS, DATASETS)
+    before = [dict(each) for each in registries]
+    plugins._import_file.cache_clear()
+    yield
+    for registry, content in zip(registries, before, strict=True):
+        registry.clear()
+        registry.update(content)

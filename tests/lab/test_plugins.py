@@ -9,7 +9,6 @@ import sys
 import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,13 +17,9 @@ from PIL import Image
 import pseudocal
 from pseudocal.app.cli import main
 from pseudocal.arrays import InputError
-from pseudocal.calibrators import CALIBRATORS
-from pseudocal.lab import plugins
-from pseudocal.lab.adapt import METHODS
 from pseudocal.lab.bench import Store, built_in, run
 from pseudocal.lab.bench.executors import Pool, Ray
 from pseudocal.lab.bench.suite_file import read_local, read_suite
-from pseudocal.lab.data import DATASETS
 from pseudocal.lab.plugins import calibrator, load_plugins
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "my_methods"
@@ -34,16 +29,9 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 @pytest.fixture(autouse=True)
-def registries(tmp_path, monkeypatch):
-    """Forget what a test registers."""
+def alone(registries, tmp_path, monkeypatch):
+    """Forget what a test registers and builds."""
     monkeypatch.setenv("PSEUDOCAL_CACHE", str(tmp_path / "cache"))
-    registries: tuple[dict[str, Any], ...] = (CALIBRATORS, METHODS, DATASETS)
-    before = [dict(each) for each in registries]
-    plugins._import_file.cache_clear()
-    yield
-    for registry, content in zip(registries, before, strict=True):
-        registry.clear()
-        registry.update(content)
 
 
 def test_a_plugin_file_runs_in_new_processes(tmp_path, capsys, monkeypatch):

@@ -67,7 +67,11 @@ def watch_operations(folder: Path, moment: int | None, log: Path) -> None:
 
 
 def content(monitor: Path) -> dict[str, Any]:
-    """All files of a monitor, but for the time that its runs took; left files would show up."""
+    """All files of a monitor; left files would show up.
+
+    The time that a run took is left out, and the versions of packages: a process that has imported
+    others records those too.
+    """
     found: dict[str, Any] = {}
     for path in sorted(monitor.rglob("*")):
         if not path.is_file():
@@ -75,7 +79,7 @@ def content(monitor: Path) -> dict[str, Any]:
         name = str(path.relative_to(monitor))
         found[name] = path.read_bytes()
         if path.name == "run.json":
-            found[name] = json.loads(found[name]) | {"timing": None}
+            found[name] = json.loads(found[name]) | {"timing": None, "versions": None}
     return found
 
 

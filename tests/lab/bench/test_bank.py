@@ -137,7 +137,9 @@ def test_several_folders_at_once(tiny, store, whole, bank, tmp_path, capsys):
         compare_banks([bank, bank.parent / "." / "whole" / ".." / "whole"], FAST)
 
 
-def test_a_plugin_is_compared_and_one_that_needs_the_model_is_named(bank, tmp_path, capsys):
+def test_a_plugin_is_compared_and_one_that_needs_the_model_is_named(
+    registries, bank, tmp_path, capsys
+):
     (tmp_path / "mine.py").write_text(
         "from pseudocal import Calibration\n"
         "from pseudocal.lab.plugins import calibrator\n"

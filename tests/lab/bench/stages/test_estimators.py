@@ -71,8 +71,7 @@ def test_agreement_and_surrogate_are_those_of_the_library(estimated, number):
             fitted = saved(store, task, name)
             logits = evidence.real.labelled.logits
             assert mean_of(logits, fitted.temperature) == pytest.approx(expected.accuracy, abs=1e-4)
-    # two whole networks agree by chance after a few steps
-    assert found["agreement"]["usable"] == (number == 0)
+    assert found["agreement"]["usable"]
     usable = [found[name]["accuracy"] for name in both if found[name]["usable"]]
     if not usable:
         return
