@@ -8,9 +8,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from pseudocal.arrays import InputError
-from pseudocal.files import replacing, what_is_at
+from pseudocal.files import brief, replacing, what_is_at
 
 Record = TypeVar("Record")
+
+
+class _Header(msgspec.Struct):
+    """What a record of any format version has."""
+
+    format_version: Any = None
 
 
 def decode_json(path: Path, kind: type[Record], what: str) -> Record:
@@ -18,7 +24,15 @@ def decode_json(path: Path, kind: type[Record], what: str) -> Record:
     if not path.is_file():  # a pipe would never end
         raise InputError(f"{path} is not {what}: {what_is_at(path)}")
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        content = path.read_bytes()
+        header = msgspec.json.decode(content, type=_Header)
+        wanted = getattr(kind, "format_version", None)
+        if header.format_version not in (None, wanted):
+            raise InputError(
+                f"{path} has format version {brief(header.format_version)}, and this pseudocal "
+                f"reads version {wanted}: make it again, or use the pseudocal that wrote it"
+            )
+        return msgspec.json.decode(content, type=kind)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
