@@ -25,12 +25,12 @@ def decode_json(path: Path, kind: type[Record], what: str) -> Record:
         raise InputError(f"{path} is not {what}: {what_is_at(path)}")
     try:
         content = path.read_bytes()
-        header = msgspec.json.decode(content, type=_Header)
-        wanted = getattr(kind, "format_version", None)
-        if header.format_version not in (None, wanted):
+        given = msgspec.json.decode(content, type=_Header).format_version
+        wanted = getattr(kind, "format_version", given)
+        if isinstance(given, int) and given != wanted:
             raise InputError(
-                f"{path} has format version {brief(header.format_version)}, and this pseudocal "
-                f"reads version {wanted}: make it again, or use the pseudocal that wrote it"
+                f"{path} is not {what}: it has format version {brief(given)}, and this pseudocal "
+                f"reads version {wanted}; make it again, or use the pseudocal that wrote it"
             )
         return msgspec.json.decode(content, type=kind)
     except OSError as error:
