@@ -22,7 +22,7 @@ from pseudocal.metrics import ece
 
 LABELS = 50
 STARTS = 5
-SMALLEST = -50.0  # log-probability, in the place of log 0
+SMALLEST = -50.0  # stands for log 0
 
 
 @dataclass(frozen=True)

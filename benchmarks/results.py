@@ -1,6 +1,6 @@
 """Write docs/results.md, its figures and the README's table from the runs of the built-in suites.
 
-    python benchmarks/results.py --out runs/bench              # runs what is missing first
+    python benchmarks/results.py --out runs/bench              # runs missing tasks first
     python benchmarks/results.py --out runs/bench --no-run
     python benchmarks/results.py --out runs/bench --only digits    # one section, as it was run
 
@@ -109,7 +109,7 @@ def write_page(page: str) -> None:
 
 
 def run_suites(store: Store, workers: int) -> None:
-    """Run what is missing of all suites."""
+    """Run the missing tasks of all suites."""
     suites = [
         built_in(name, seeds=seeds, repeats=REPEATS.get(name)) for name, seeds in SEEDS.items()
     ]
@@ -120,7 +120,7 @@ def run_suites(store: Store, workers: int) -> None:
 
 
 def with_section(page: str, text: str) -> str:
-    """Put a section in the place of the one with its heading, or else at the end of a page."""
+    """Replace the section with the same heading, or append it to the page."""
     heading = text.partition("\n")[0]
     before, found, after = page.partition(f"{heading}\n")
     rest = after.partition("\n## ")

@@ -8,7 +8,7 @@
 A target is a model on shifted data, with a second model and the temperature that `calibrate` finds
 without labels. Families: those of `trust_families.py`, and the tasks of `trust.py` as far as
 `trust.py prepare` has trained their models. `--data` is a folder with usps.npz,
-sentiment_4domains.npz and employment_ma.npz. What is missing is left out, and named.
+sentiment_4domains.npz and employment_ma.npz. Missing files are skipped and named.
 
 Labels are drawn `--draws` times for each target: at random, as `pseudocal label` spreads them, and
 as `pseudocal label --for-threshold` draws them. A promise is broken if more than the promised

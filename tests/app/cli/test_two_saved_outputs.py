@@ -15,7 +15,7 @@ from pseudocal.calibrators.saved_outputs import SavedPair, calibrate_saved_outpu
 
 N = 1500
 CLASSES = 6
-SHARED = Path("/work/shared/data/llm_options.npz")
+SHARED = Path(__file__).parents[4] / "shared" / "data" / "llm_options.npz"
 
 
 def model(truth: np.ndarray, seed: int, accuracy: float, scale: float) -> np.ndarray:
