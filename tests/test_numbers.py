@@ -5,9 +5,9 @@ A page marks a number with a comment, which is invisible in HTML. The path is re
     ECE is <!-- n: evaluation/demo.json#none.ece -->25.3 without calibration.
     In <!-- n: evaluation/exported.csv#held out.worse x100 -->16% of the cases ...
 
-A JSON key is a path of names with dots (a number picks an item of a list); a CSV key is the first
-cell of a row, a dot, and the name of a column. `x100` turns a stored fraction into percent. The
-stored value must round to the number as printed.
+A JSON key is a path of names with dots (a number picks an item of a list). A CSV key is the first
+cell of a row (or the first ones: `digits; 50`), a dot, and the name of a column. `x100` turns a
+stored fraction into percent. The stored value must round to the number as printed.
 
 A comment before a table compares the whole table with a CSV file:
 
@@ -67,7 +67,8 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 def stored_value(path: Path, key: str) -> Any:
     if path.suffix == ".csv":
         name, _, column = key.rpartition(".")
-        rows = [row for row in rows_of(path) if next(iter(row.values())) == name]
+        first = name.split("; ")
+        rows = [row for row in rows_of(path) if list(row.values())[: len(first)] == first]
         assert len(rows) == 1, f"{len(rows)} rows of {path.name} begin with {name!r}"
         return rows[0][column]
     value = json.loads(path.read_text(encoding="utf-8"))
@@ -114,7 +115,7 @@ def test_a_wrong_number_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(globals(), "DOCS", tmp_path)
     (tmp_path / "a.json").write_text('{"ece": [0.1604, 25.34]}', encoding="utf-8")
     (tmp_path / "a.csv").write_text("set,ece,n\ndemo,7.36,1200\n", encoding="utf-8")
-    mark = "<!-- n: a.json#ece.0 x100 -->{}% and <!-- n: a.csv#demo.ece -->{}"
+    mark = "<!-- n: a.json#ece.0 x100 -->{}% and <!-- n: a.csv#demo; 7.36.ece -->{}"
     assert wrong_numbers(mark.format("16.0", "**7.4**")) == []
     assert len(wrong_numbers(mark.format("16.1", "7.3"))) == 2
     table = "<!-- table: a.csv -->\n\n| set | n | ece |\n|---|---|---|\n| demo | {} | {} |\n"
