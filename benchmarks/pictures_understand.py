@@ -105,6 +105,7 @@ def numbers_of(example: Example) -> dict[str, float | str]:
     same = first == second
     oracle = fit_temperature(example.first, example.labels).temperature
     applied = example.calibration.temperature
+    top = softmax(example.first).max(axis=1) > 0.9
 
     def error(temperature: float) -> float:
         return 100 * ece(Outcomes.from_logits(example.first / temperature, example.labels))
@@ -113,6 +114,8 @@ def numbers_of(example: Example) -> dict[str, float | str]:
         "inputs": len(example.labels),
         "accuracy": float((~wrong).mean()),
         "confidence": trust.evidence["confidence before"],
+        "top_confidence": float(softmax(example.first).max(axis=1)[top].mean()),
+        "top_accuracy": float((~wrong)[top].mean()),
         "agreement": float(same.mean()),
         "both_right": float((~wrong & ~second_wrong).mean()),
         "one_wrong": float((wrong != second_wrong).mean()),
@@ -156,7 +159,7 @@ def save(name: str, height: int, title: str, parts: list[str]) -> None:
     path = DOCS / "images" / name
     path.parent.mkdir(exist_ok=True)
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="480" '
         f'role="img" aria-label="{title}">\n<style>{STYLE}</style>'
     )
     path.write_text("\n".join([head, *parts, "</svg>"]) + "\n", encoding="utf-8")
@@ -197,7 +200,7 @@ def find_pairs(example: Example) -> list[tuple[int, int]]:
 def draw_mixup(example: Example) -> None:
     """Two pairs of clean digits, so that a reader sees what is mixed."""
     size = 68
-    lefts = (52, 188, 312)
+    lefts = (52, 188, 306)
     parts = []
     for number, (i, j) in enumerate(find_pairs(example)):
         top = 28 + 180 * number
@@ -206,7 +209,7 @@ def draw_mixup(example: Example) -> None:
         outputs = softmax(logits_of(example.networks[0], np.stack(images)))
         label, other, predicted = outputs.argmax(axis=1)
         below = (f"“{label}”", f"“{other}”", f"label “{label}”")
-        above = ("predicted", "predicted", "mixup sample")
+        above = ("predicted", "predicted", "mixed")
         before = ("0.65 ×", "+ 0.35 ×", "=")
         for k, left in enumerate(lefts):
             middle = left + size / 2
@@ -321,7 +324,7 @@ def draw_curve(path: Path) -> None:
     lines = {
         "none": ("no calibration", "line red-line", "red", -8),
         "one model": ("one model", "line orange-line", "orange", -6),
-        "two models": ("two models", "line blue-line", "blue", 50),
+        "two models": ("two models", "line blue-line", "blue", 54),
         "oracle": ("oracle", "line green-line", "green", 18),
     }
     for column, (name, kind, colour, shift) in lines.items():

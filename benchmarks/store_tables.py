@@ -3,9 +3,9 @@
     python benchmarks/evaluation.py ... > printed.md
     python benchmarks/store_tables.py printed.md docs/evaluation/results/held_out
 
-writes held_out-the-estimate.csv and so on: each file is named after the heading above its table
-(a second table under one heading gets a number). `tests/test_numbers.py` compares the pages of the
-docs with these files.
+writes held_out-the-estimate.csv and so on: each file is named after the heading above its table.
+A single table is written to held_out.csv, tables without headings to held_out-1.csv and so on.
+`tests/test_numbers.py` compares the pages of the docs with these files.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def tables_of(text: str) -> list[tuple[str, list[list[str]]]]:
     for line in text.splitlines():
         if not line.startswith("|"):
             within = False
-            if line.strip():
-                heading = line.strip("#*:. ")
+            if line.startswith("#"):
+                heading = line.strip("# ")
             continue
         if not within:
             found.append((heading, [distinct(cells_of(line))]))
@@ -60,13 +60,12 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="the beginning of the names of the CSV files")
     args = parser.parse_args()
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    headings: list[str] = []
-    for heading, rows in tables_of(args.printed.read_text(encoding="utf-8")):
-        headings.append(heading)
-        name = re.sub(r"\W+", "-", heading.lower()).strip("-")[:40].rstrip("-")
-        number = headings.count(heading)
-        suffix = f"-{number}" if number > 1 else ""
-        path = args.out.with_name(f"{args.out.name}-{name}{suffix}.csv")
+    tables = tables_of(args.printed.read_text(encoding="utf-8"))
+    for number, (heading, rows) in enumerate(tables, 1):
+        name = re.sub(r"\W+", "-", heading.lower()).strip("-") or str(number)
+        path = args.out.with_name(f"{args.out.name}-{name}.csv")
+        if len(tables) == 1 and not heading:
+            path = args.out.with_name(f"{args.out.name}.csv")
         with path.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows(rows)
         print(path)
