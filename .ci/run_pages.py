@@ -24,8 +24,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"  # its commands need files: tests/app/cli/test_commands_of_docs.py runs them
-PAGES = [README, ROOT / "docs" / "quickstart.md"]
+README = (
+    ROOT / "README.md"
+)  # its commands need files: tests/app/cli/test_commands_of_docs.py runs them
+PAGES = [README, ROOT / "docs" / "quickstart.md", ROOT / "docs" / "comparison.md"]
 NOT_RUN = ("pip ", "make ", "python -m venv")
 LEFT_OUT = "..."
 BLOCK = re.compile(
@@ -46,11 +48,11 @@ class Output:
 
     @property
     def agrees(self) -> bool:
-        """Whether the page shows what was printed, but for what varies and what is left out.
+        r"""Whether the page shows what was printed, but for what varies and what is left out.
 
-        >>> Output("", "in 3.1 s\\n...\\nend\\n", "in 2.7 s\\na\\nb\\nend\\n").agrees
+        >>> Output("", "in 3.1 s\n...\nend\n", "in 2.7 s\na\nb\nend\n").agrees
         True
-        >>> Output("", "in 3.1 s\\n", "in 2.7 s\\nb\\n").agrees
+        >>> Output("", "in 3.1 s\n", "in 2.7 s\nb\n").agrees
         False
         """
         pattern = ""

@@ -56,7 +56,9 @@ def svg(width: int, height: int, title: str, body: list[str], *, extra: str = ""
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
-def text(x: float, y: float, words: str, size: int, *, kind: str = "", anchor: str = "start") -> str:
+def text(
+    x: float, y: float, words: str, size: int, *, kind: str = "", anchor: str = "start"
+) -> str:
     """A line of text; `*` at its start makes it bold."""
     weight = ' font-weight="600"' if words.startswith("*") else ""
     shown = escape(words.removeprefix("*"))
@@ -121,10 +123,19 @@ def diagram(outcomes: Outcomes, heading: str, left: int, *, size: int = 300) -> 
         f'<path class="line" stroke-dasharray="7 6" d="M{x0} {y0}L{x0 + size} {y0 - size}"/>'
     )
     for value in (0, 0.5, 1):
-        body.append(text(x0 + value * size, y0 + 28, f"{value:.0%}", 21, kind="soft", anchor="middle"))
+        body.append(
+            text(x0 + value * size, y0 + 28, f"{value:.0%}", 21, kind="soft", anchor="middle")
+        )
         if value:
             body.append(
-                text(x0 - 8, y0 - value * size + 8, f"{100 * value:.0f}", 21, kind="soft", anchor="end")
+                text(
+                    x0 - 8,
+                    y0 - value * size + 8,
+                    f"{100 * value:.0f}",
+                    21,
+                    kind="soft",
+                    anchor="end",
+                )
             )
     middle = y0 - size / 4
     body.append(
@@ -137,7 +148,9 @@ def diagram(outcomes: Outcomes, heading: str, left: int, *, size: int = 300) -> 
     return body
 
 
-def rectangle(x: float, y: float, width: float, height: float, kind: str, *, round_: int = 0) -> str:
+def rectangle(
+    x: float, y: float, width: float, height: float, kind: str, *, round_: int = 0
+) -> str:
     corner = f' rx="{round_}"' if round_ else ""
     return (
         f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
@@ -159,7 +172,9 @@ def stored(file: str, key: tuple[str, ...], column: str) -> str:
 
 def choose() -> str:
     """Questions on the left; "yes" leads to the right, "no" further down."""
-    exported = stored("held_out-what-is-exported-without-labels.csv", ("mean of families",), "ratio")
+    exported = stored(
+        "held_out-what-is-exported-without-labels.csv", ("mean of families",), "ratio"
+    )
     fifty = stored("held_out-with-labels.csv", ("mean ratio", "50"), "two models").rstrip("x")
     steps = [
         (
@@ -228,12 +243,13 @@ def record() -> None:
     """Run the demo in an empty cache of results, and keep its lines with their times."""
     command = [sys.executable, "-u", "-m", "pseudocal", "demo"]
     start = time.monotonic()
-    lines = []
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8"
     )
-    for line in process.stdout:
-        lines.append({"seconds": round(time.monotonic() - start, 1), "line": line.rstrip("\n")})
+    lines = [
+        {"seconds": round(time.monotonic() - start, 1), "line": line.rstrip("\n")}
+        for line in process.stdout
+    ]
     if process.wait():
         raise RuntimeError("the demo failed")
     RECORDING.write_text(json.dumps(lines, indent=0) + "\n", encoding="utf-8")
