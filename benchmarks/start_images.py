@@ -288,15 +288,16 @@ def demo() -> str:
 
 
 def in_terminal(line: str) -> list[str]:
-    """A line in a terminal of 58 columns: prose is wrapped, a row of a table is cut.
+    """A line in a terminal of 58 columns: prose is wrapped, of a table the columns that fit stay.
 
     >>> in_terminal("  no calibration            1.00   15.1%   -8.0% [-9.9%, -6.4%] better")
-    ['  no calibration            1.00   15.1%   -8.0% [-9.9%, …']
+    ['  no calibration            1.00   15.1%   …']
     """
     if len(line) <= COLUMNS:
         return [line]
     if "   " in line.strip():
-        return [line[: COLUMNS - 1].rstrip() + " …"[-1:]]
+        fitting, gap, _ = line[: COLUMNS - 1].rpartition("   ")
+        return [fitting + gap + "…"]
     return textwrap.wrap(line, COLUMNS, subsequent_indent="  ")
 
 
