@@ -173,7 +173,8 @@ def mixup_samples(n: int, sets: int) -> None:
     mixup_row(n, "other inputs", anew, truth, math.sqrt(1 + 2 * together(200_000, truth)))
     same = inputs(n, np.random.default_rng(1000))
     again = [
-        PseudoCal(estimator="mixup", seed=s, epochs=1).collect(model, same).temperature() for s in range(PAIRINGS)
+        PseudoCal(estimator="mixup", seed=s, epochs=1).collect(model, same).temperature()
+        for s in range(PAIRINGS)
     ]
     mixup_row(
         n,
