@@ -7,7 +7,8 @@ A page marks a number with a comment, which is invisible in HTML. The path is re
 
 A JSON key is a path of names with dots (a number picks an item of a list). A CSV key is the first
 cell of a row (or the first ones: `digits; 50`), a dot, and the name of a column. `x100` turns a
-stored fraction into percent. The stored value must round to the number as printed.
+stored fraction into percent. Of a .jsonl file, `#lines` is the number of lines. The stored value must
+round to the number as printed.
 
 A comment before a table compares the whole table with a CSV file:
 
@@ -71,6 +72,8 @@ def stored_value(path: Path, key: str) -> Any:
         rows = [row for row in rows_of(path) if list(row.values())[: len(first)] == first]
         assert len(rows) == 1, f"{len(rows)} rows of {path.name} begin with {name!r}"
         return rows[0][column]
+    if path.suffix == ".jsonl":
+        return len(path.read_text(encoding="utf-8").splitlines())
     value = json.loads(path.read_text(encoding="utf-8"))
     for part in key.split("."):
         value = value[int(part)] if isinstance(value, list) else value[part]
