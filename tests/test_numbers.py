@@ -6,7 +6,8 @@ A page marks a number with a comment, which is invisible in HTML. The path is re
     In <!-- n: evaluation/exported.csv#held out.worse x100 -->16% of the cases ...
 
 A JSON key is a path of names with dots (a number picks an item of a list). A CSV key is the first
-cell of a row (or the first ones: `digits; 50`), a dot, and the name of a column. `x100` turns a
+cell of a row (or the first ones: `digits; 50`), a dot, and the name of a column; of a cell like
+`18.1 (+3.0)` the first number counts. `x100` turns a
 stored fraction into percent. Of a .jsonl file, `#lines` is the number of lines. The stored value must
 round to the number as printed.
 
@@ -71,7 +72,7 @@ def stored_value(path: Path, key: str) -> Any:
         first = name.split("; ")
         rows = [row for row in rows_of(path) if list(row.values())[: len(first)] == first]
         assert len(rows) == 1, f"{len(rows)} rows of {path.name} begin with {name!r}"
-        return rows[0][column]
+        return rows[0][column].split(" ")[0]
     if path.suffix == ".jsonl":
         return len(path.read_text(encoding="utf-8").splitlines())
     value = json.loads(path.read_text(encoding="utf-8"))
