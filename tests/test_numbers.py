@@ -7,9 +7,10 @@ A page marks a number with a comment, which is invisible in HTML. The path is re
 
 A JSON key is a path of names with dots (a number picks an item of a list). A CSV key is the first
 cell of a row (or the first ones: `digits; 50`), a dot, and the name of a column; of a cell like
-`18.1 (+3.0)` the first number counts. `x100` turns a
-stored fraction into percent. Of a .jsonl file, `#lines` is the number of lines. The stored value must
-round to the number as printed.
+`18.1 (+3.0)` the first number counts. The key `lines` of a .jsonl file is its number of lines. `x100`
+turns a stored fraction into percent. The stored value must round to the number as printed.
+
+A mark must not begin a line: Markdown would end the paragraph there.
 
 A comment before a table compares the whole table with a CSV file:
 
@@ -112,6 +113,9 @@ def test_numbers_agree_with_stored_results(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert text.count("<!-- n:") == len(MARK.findall(text)), "a mark is misspelled"
     assert text.count("<!-- table:") == len(TABLE.findall(text)), "a mark is misspelled"
+    assert not re.search(r"^\s*<!-- n:", text, re.MULTILINE), (
+        "a mark at the start of a line breaks it"
+    )
     assert wrong_numbers(text) + wrong_rows(text) == []
 
 
