@@ -4,8 +4,8 @@
     python benchmarks/labels_curve.py --bank runs/bank > printed.md     development families
     python benchmarks/labels_curve.py --bank runs/bank --held-out       each look is logged
 
-Means over families of the mean ECE (percent, on inputs without a label); six draws of labels for
-every other model.
+Means over families of the mean ECE (percent, on inputs without a label) and of its ratio to the
+oracle's; six draws of labels for every other model.
 """
 
 from __future__ import annotations
@@ -53,6 +53,10 @@ def errors_of(one: Judged) -> Iterator[tuple[int, list[float]]]:
         yield n, [float(draws.ece(value).mean()) for value in found]
 
 
+def row_of(labels: int, values: np.ndarray) -> str:
+    return f"| {labels} | {' | '.join(f'{value:.2f}' for value in values)} |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -77,11 +81,16 @@ def main() -> None:
                 errors[n].append(each)
         for n, values in errors.items():
             found[n].append(np.mean(values, axis=0))
-    lines = []
+    head = f"| labels | {' | '.join(METHODS)} |"
+    errors_by_labels = []
+    ratios_by_labels = []
     for n, families in found.items():
-        cells = " | ".join(f"{mean:.2f}" for mean in np.mean(families, axis=0))
-        lines.append(f"| {n} | {cells} |")
-    print("## ECE by labels", table(f"| labels | {' | '.join(METHODS)} |", lines), sep="\n\n")
+        means = np.array(families)
+        ratios = means / means[:, -1:]
+        errors_by_labels.append(row_of(n, means.mean(axis=0)))
+        ratios_by_labels.append(row_of(n, ratios.mean(axis=0)))
+    print("## ECE by labels", table(head, errors_by_labels), sep="\n\n", end="\n\n")
+    print("## Ratio by labels", table(head, ratios_by_labels), sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -324,7 +324,7 @@ def draw_curve(path: Path) -> None:
     lines = {
         "none": ("no calibration", "line red-line", "red", -8),
         "one model": ("one model", "line orange-line", "orange", -6),
-        "two models": ("two models", "line blue-line", "blue", 54),
+        "two models": ("two models", "line blue-line", "blue", 60),
         "oracle": ("oracle", "line green-line", "green", 18),
     }
     for column, (name, kind, colour, shift) in lines.items():

@@ -6,8 +6,11 @@ A page marks a number with a comment, which is invisible in HTML. The path is re
     In <!-- n: evaluation/exported.csv#held out.worse x100 -->16% of the cases ...
 
 A JSON key is a path of names with dots (a number picks an item of a list). A CSV key is the first
-cell of a row (or the first ones: `digits; 50`), a dot, and the name of a column. `x100` turns a
-stored fraction into percent. The stored value must round to the number as printed.
+cell of a row (or the first ones: `digits; 50`), a dot, and the name of a column; of a cell like
+`18.1 (+3.0)` the first number counts. The key `lines` of a .jsonl file is its number of lines. `x100`
+turns a stored fraction into percent. The stored value must round to the number as printed.
+
+A mark must not begin a line: Markdown would end the paragraph there.
 
 A comment before a table compares the whole table with a CSV file:
 
@@ -70,7 +73,9 @@ def stored_value(path: Path, key: str) -> Any:
         first = name.split("; ")
         rows = [row for row in rows_of(path) if list(row.values())[: len(first)] == first]
         assert len(rows) == 1, f"{len(rows)} rows of {path.name} begin with {name!r}"
-        return rows[0][column]
+        return rows[0][column].split(" ")[0]
+    if path.suffix == ".jsonl":
+        return len(path.read_text(encoding="utf-8").splitlines())
     value = json.loads(path.read_text(encoding="utf-8"))
     for part in key.split("."):
         value = value[int(part)] if isinstance(value, list) else value[part]
@@ -108,6 +113,9 @@ def test_numbers_agree_with_stored_results(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert text.count("<!-- n:") == len(MARK.findall(text)), "a mark is misspelled"
     assert text.count("<!-- table:") == len(TABLE.findall(text)), "a mark is misspelled"
+    assert not re.search(r"^\s*<!-- n:", text, re.MULTILINE), (
+        "a mark at the start of a line breaks it"
+    )
     assert wrong_numbers(text) + wrong_rows(text) == []
 
 
