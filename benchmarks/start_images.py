@@ -236,7 +236,7 @@ def boxed(
 # ------------------------------------------------------------------------------ the demo
 
 COLUMNS = 58
-SECONDS = 14.0  # the length of the animation
+SECONDS = 8.0  # the length of the animation
 
 
 def record() -> None:
