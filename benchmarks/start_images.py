@@ -46,11 +46,13 @@ text { fill: currentColor; }
 """
 
 
-def svg(width: int, height: int, title: str, body: list[str], *, extra: str = "") -> str:
-    """An SVG image with our colours."""
+def svg(
+    width: int, height: int, title: str, body: list[str], *, scale: float = 1, extra: str = ""
+) -> str:
+    """An SVG image with our colours; `scale` is its size on a large screen."""
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" role="img" font-family="{FONT}">'
+        f'width="{scale * width:.0f}" height="{scale * height:.0f}" role="img" font-family="{FONT}">'
     )
     lines = [head, f"<title>{escape(title)}</title>", f"<style>{STYLE}{extra}</style>", *body]
     return "\n".join([*lines, "</svg>"]) + "\n"
@@ -98,7 +100,7 @@ def hero() -> str:
     for name, left in [("before", 0), ("50 labels", 380)]:
         heading = "*Before" if name == "before" else "*After 50 labels"
         body += diagram(case[name], heading, left)
-    return svg(760, 500, "Reliability diagrams before and after calibration", body)
+    return svg(760, 500, "Reliability diagrams before and after calibration", body, scale=0.75)
 
 
 def diagram(outcomes: Outcomes, heading: str, left: int, *, size: int = 300) -> list[str]:
@@ -217,7 +219,7 @@ def choose() -> str:
         top += height + gap
     last = ["*One model alone", "T from mixup samples; caution at best"]
     body += boxed(10, top, 590, 84, last, "box", size=21)
-    return svg(610, top + 100, "Which setup fits what you have", body)
+    return svg(610, top + 100, "Which setup fits what you have", body, scale=0.8)
 
 
 def boxed(
