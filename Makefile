@@ -18,7 +18,7 @@ CORE_EXAMPLES := $(wildcard src/pseudocal/*.py) $(addprefix src/pseudocal/,calib
 # What Python compiles is kept, whatever the shell says: the tests start many processes, and each would compile it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-all test-core test-library check docs docs-numbers bench release clean
+.PHONY: setup demo test test-all test-core test-library check docs docs-numbers bench release test-oldest clean
 
 setup: $(READY)
 
@@ -105,6 +105,10 @@ bench: setup
 # Build what would be published and try it: metadata, the wheel with each extra, the tests of the sdist.
 release:
 	$(PYTHON) .ci/release.py
+
+# The wheel with each extra again, with the oldest dependencies that pyproject.toml allows.
+test-oldest:
+	$(PYTHON) .ci/release.py --oldest
 
 clean:
 	rm -rf $(VENV) $(CORE) $(LIBRARY) site docs/howto/gallery demo-output .coverage .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

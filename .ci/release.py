@@ -3,7 +3,8 @@
 Builds the sdist and the wheel, checks their metadata, installs the wheel alone and with each extra
 into an environment of its own, without constraints, and runs a few lines that use the extra. Then
 it installs the sdist and runs the library's tests from it. Sizes are printed. `python
-.ci/release.py cli onnx` does so for these extras only.
+.ci/release.py cli onnx` does so for these extras only. `--oldest` (`make test-oldest`) installs the
+oldest version that pyproject.toml allows of each direct dependency.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tempfile
 import tomllib
 import venv
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_FOR_USERS = {"dev", "docs", "test"}  # extras for those who work on pseudocal
@@ -75,9 +77,13 @@ subprocess.run([*command, "label", "logits.npy", "-o", "out", "-n", "50"], check
 assert Path("out/to-label.csv").exists()
 """
 REPORT = """
+from pathlib import Path
 import numpy as np
-import pseudocal.app
-assert pseudocal.app.calibrate.__doc__
+from pseudocal.app import calibrate
+Path("linear.py").write_text("def model(x): return x @ [[3.0, 0, 0], [0, 3.0, 0], [0, 0, 3.0]]")
+np.save("x.npy", np.random.default_rng(0).normal(size=(200, 3)))
+calibrate("linear:model", "x.npy", "out", trust=True)
+assert Path("out/report.html").exists()
 """
 ONNX = """
 import numpy as np
@@ -115,9 +121,13 @@ from pseudocal.lab.data import load
 assert len(load("digits")["optdigits"]) == 1797
 """
 ADAPT = """
+from pathlib import Path
 from pseudocal.lab.data import load
-from pseudocal.lab.adapt import train
-assert callable(train)
+from pseudocal.lab.adapt import Choice, TrainingRun, train
+domains = load("digits")
+run = TrainingRun(Path("run"), iterations=5, backbone=Choice("digits"))
+trained = train(domains["optdigits"], domains["fonts"].unlabelled(), run, method="mcc")
+assert trained.load() is not None
 """
 DEMO = """
 import subprocess, sys
@@ -140,7 +150,14 @@ together = PseudoCal().fit(lambda x: x @ weights, inputs, executor=RayExecutor(w
 assert alone.temperature == together.temperature
 """
 AUGMENT = """
-import pseudocal.lab.augmentation
+import torch
+from pseudocal import PseudoCal
+from pseudocal.mixup import randaug
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 4))
+inputs = torch.rand(64, 3, 8, 8)
+settings = PseudoCal(estimator="mixup")
+assert settings.fit(model, inputs, strategy=randaug).temperature > 0
 """
 README = "\n".join(
     re.findall(
@@ -177,7 +194,9 @@ def main() -> None:
     """Build, check, install and try."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("extras", nargs="*", help="these extras only (default: all)")
-    chosen = parser.parse_args().extras
+    parser.add_argument("--oldest", action="store_true", help="install the oldest dependencies")
+    given = parser.parse_args()
+    chosen = given.extras
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     offered = ["", *project["optional-dependencies"]]
     untried = set(offered) - NOT_FOR_USERS - set(USES)
@@ -185,10 +204,11 @@ def main() -> None:
         sys.exit(f"expected lines that try each extra in USES, got none for {sorted(untried)}")
     with tempfile.TemporaryDirectory() as folder:
         wheel, sdist = build(Path(folder))
+        limits = oldest(project, Path(folder)) if given.oldest else []
         for extra in offered:
             if extra not in NOT_FOR_USERS and (not chosen or extra in chosen):
-                try_wheel(wheel, extra, Path(folder))
-        if not chosen:
+                try_wheel(wheel, extra, Path(folder), limits)
+        if not chosen and not given.oldest:
             test_sdist(sdist, Path(folder))
 
 
@@ -205,13 +225,26 @@ def build(folder: Path) -> tuple[Path, Path]:
     return wheel, sdist
 
 
-def try_wheel(wheel: Path, extra: str, folder: Path) -> None:
+def oldest(project: dict[str, Any], folder: Path) -> list[str]:
+    """Options of pip for the oldest version of each dependency: ">=2.0" becomes "==2.0.*"."""
+    extras = project["optional-dependencies"]
+    needed = list(project["dependencies"])
+    for extra in sorted(set(extras) - NOT_FOR_USERS):
+        needed += extras[extra]
+    found = (re.fullmatch(r"([\w-]+)(?:\[.*\])?>=([\d.]+)", each) for each in needed)
+    lines = {f"{each[1]}=={each[2]}.*" for each in found if each}
+    constraints = folder / "oldest.txt"
+    constraints.write_text("\n".join(sorted(lines)))
+    return ["-c", str(constraints)]
+
+
+def try_wheel(wheel: Path, extra: str, folder: Path, limits: list[str]) -> None:
     """Install the wheel with one extra, and run the lines that use it."""
     place = folder / f"with-{extra or 'nothing'}"
     python = environment(place)
     empty = size(place)
     requirement = f"{wheel}[{extra}]" if extra else str(wheel)
-    run(python, "-m", "pip", "install", "--quiet", requirement)
+    run(python, "-m", "pip", "install", "--quiet", *limits, requirement)
     work = folder / "work"
     work.mkdir()
     run(python, "-c", USES[extra], cwd=work)
