@@ -357,11 +357,11 @@ METHODS = (
 
 
 def held_back(
-    tables: Tables, rows: np.ndarray, log_t: np.ndarray, slack: float = GAP_NOISE
+    tables: Tables, rows: np.ndarray, log_t: np.ndarray, noise: float = GAP_NOISE
 ) -> np.ndarray:
     """The temperatures, held back where the measured gap would grow, as in `refine`."""
     accuracy = tables.right[rows].mean(axis=1)
-    gap = np.abs(np.interp(0.0, GRID, tables.mean) - accuracy) + slack
+    gap = np.abs(np.interp(0.0, GRID, tables.mean) - accuracy) + noise / math.sqrt(rows.shape[1])
     after = np.interp(log_t, GRID, tables.mean)
     stopped = np.clip(after, accuracy - gap, accuracy + gap)
     found = np.interp(-stopped, -tables.mean, GRID)
@@ -392,7 +392,7 @@ def labels_table(found: dict[str, list[Judged]]) -> str:
                     held_back(tables, rows[:, :n], alone.mean),
                     held_back(tables, rows[:, :n], both.mean),
                     both.mean,
-                    held_back(tables, rows[:, :n], both.mean, slack=0.0),
+                    held_back(tables, rows[:, :n], both.mean, noise=0.0),
                     target.oracle,
                 )
                 for name, log_t in zip(METHODS, values, strict=True):

@@ -126,7 +126,7 @@ def measure(
                     some.ece(log_t).tolist(), off.tolist(), strict=True
                 )
             for which, by_n in found.items():
-                by_n[family, n] += looks(chosen, chosen.posterior(estimates(t.target)[which]))
+                by_n[family, n] += looks(chosen, estimates(t.target)[which])
     return errors, found
 
 
