@@ -29,7 +29,7 @@ from pseudocal import LabelSample, PseudoCal, Surrogate, fit_temperature, rows_t
 from pseudocal.arrays import Labelled
 from pseudocal.batches import Batch
 from pseudocal.calibrators import Calibration, refinement
-from pseudocal.calibrators.agreement import DIFFERENT, Suspects
+from pseudocal.calibrators.agreement import DIFFERENT, Suspects, certain_errors
 from pseudocal.calibrators.confidence import match_confidence
 from pseudocal.calibrators.evidence import Step, count_opinions
 from pseudocal.calibrators.posterior import Prior
@@ -201,8 +201,15 @@ def judged(case: BankCase) -> Judged:
     )
 
 
-def step_of(case: BankCase) -> Step:
-    """The whole target as one step."""
+def step_of(case: BankCase, *, penultimate: bool = False) -> Step:
+    """The whole target as one step.
+
+    Args:
+        case: the case.
+        penultimate: whether the surrogate uses the penultimate layer of the second model, not its
+            logits.
+
+    """
     n = len(case.logits)
     logits = case.logits.astype(np.float64)
     second = case.second.astype(np.float64)
@@ -221,6 +228,10 @@ def step_of(case: BankCase) -> Step:
     )
     suspects = Suspects.of(pairs, mixup_samples, LAM)
     said = case.second_mixed[suspects.pairs.first].astype(np.float64)
+    given = (second, said)
+    if penultimate:
+        mixed = case.mixed_features[suspects.pairs.first].astype(np.float64)
+        given = (case.features.astype(np.float64), mixed)
     real = Labelled(logits, logits.argmax(axis=1))
     batch = Batch(0, rows, rows[:, None])
     collector = SurrogateCollector(Surrogate(), Streams(0))
@@ -232,8 +243,26 @@ def step_of(case: BankCase) -> Step:
         mixup_samples=mixup_samples,
         opinions=count_opinions([second], real, suspects, [said]),
         passes=2 * n,
-        surrogate_samples=[collector.batch_sample(batch, real, suspects, given=(second, said))],
+        surrogate_samples=[collector.batch_sample(batch, real, suspects, given=given)],
     )
+
+
+def by_formula(case: BankCase, agreement: float, shared: float) -> float:
+    """The accuracy p that solves (1 - p) (1 - r + s p) = 1 - a.
+
+    `a` is the agreement, `r` the fraction of shared mistakes, and `s` how often the second model
+    names the larger input's class on mixup samples where the first is certainly wrong.
+    """
+    own = case.logits.argmax(axis=1)
+    second = case.second.argmax(axis=1)
+    predicted = case.mixed.argmax(axis=1)
+    inputs = [own, own[case.partner], second, second[case.partner]]
+    wrong = (own != own[case.partner]) & certain_errors(predicted, inputs)
+    s = float((case.second_mixed.argmax(axis=1) == own)[wrong].mean()) if wrong.any() else 0.5
+    p = np.linspace(0, 1, 2001)
+    above = np.flatnonzero((1 - p) * (1 - shared + s * p) >= 1 - agreement)
+    least = 1 / case.logits.shape[1] + 0.01
+    return float(np.clip(p[above[-1]] if len(above) else 0.0, least, 0.99))
 
 
 def estimate_table(found: dict[str, list[Judged]]) -> str:
@@ -266,29 +295,56 @@ def summary(group: list[Judged]) -> list[float]:
     return [*means, means[2] / means[3], *worse]
 
 
-def surrogate_table(found: dict[str, list[Judged]]) -> str:
-    """Error and ECE of agreement, of the surrogate beside it, and of two ways to combine them."""
-    rules: dict[str, Callable[[float, float], float]] = {
-        "a": lambda a, b: a,
-        "b": lambda a, b: b,
-        "(a + b) / 2": lambda a, b: (a + b) / 2,
-        "(a + b) / 2 where they differ by more than 0.2": lambda a, b: (
-            (a + b) / 2 if abs(a - b) > DIFFERENT else a
+def estimators_of(one: Judged) -> dict[str, float]:
+    """The accuracy that single estimators find, by letter."""
+    evidence = PseudoCal(epochs=1).empty_evidence()
+    evidence.add(step_of(one.case, penultimate=True))
+    model, surrogate = evidence.agreements
+    return {
+        "a": one.agreement,
+        "b": one.trust.evidence.get("surrogate accuracy", one.agreement),
+        "c": surrogate.accuracy,
+        "d": by_formula(one.case, model.rate, model.shared),
+    }
+
+
+def mean_if_different(one: float, other: float) -> float:
+    return (one + other) / 2 if abs(one - other) > DIFFERENT else one
+
+
+def estimator_table(found: dict[str, list[Judged]]) -> str:
+    """Error and ECE of several estimators of the accuracy, and of ways to combine them."""
+    rules: dict[str, Callable[[dict[str, float]], float]] = {
+        "a: agreement": lambda e: e["a"],
+        "b: surrogate on the second model's logits": lambda e: e["b"],
+        "c: surrogate on its penultimate layer": lambda e: e["c"],
+        "d: agreement, the formula with s": lambda e: e["d"],
+        "(a + b) / 2": lambda e: (e["a"] + e["b"]) / 2,
+        "(a + c) / 2": lambda e: (e["a"] + e["c"]) / 2,
+        "(d + b) / 2": lambda e: (e["d"] + e["b"]) / 2,
+        "(d + c) / 2": lambda e: (e["d"] + e["c"]) / 2,
+        "a, or (a + b) / 2 where they differ by more than 0.2 (used)": lambda e: mean_if_different(
+            e["a"], e["b"]
+        ),
+        "a, or (a + c) / 2 where they differ by more than 0.2": lambda e: mean_if_different(
+            e["a"], e["c"]
         ),
     }
-    rows = []
-    for name, rule in rules.items():
-        means = []
-        for group in found.values():
-            scores = []
-            for one in group:
-                logits = one.case.logits.astype(np.float64)
-                b = one.trust.evidence.get("surrogate accuracy", one.agreement)
-                accuracy = rule(one.agreement, b)
+    scores: dict[str, list[np.ndarray]] = {name: [] for name in rules}
+    for group in found.values():
+        of_group = defaultdict(list)
+        for one in group:
+            logits = one.case.logits.astype(np.float64)
+            estimates = estimators_of(one)
+            for name, rule in rules.items():
+                accuracy = rule(estimates)
                 temperature = match_confidence(logits, accuracy).temperature
                 off = 100 * abs(accuracy - one.accuracy)
-                scores.append((off, error(logits, one.case.labels, temperature)))
-            means.append(np.mean(scores, axis=0))
+                of_group[name].append((off, error(logits, one.case.labels, temperature)))
+        for name, each in of_group.items():
+            scores[name].append(np.mean(each, axis=0))
+    rows = []
+    for name, means in scores.items():
         cells = " | ".join(f"{off:.1f}, {ece_of:.1f}" for off, ece_of in means)
         off, ece_of = np.mean(means, axis=0)
         rows.append(f"| {name} | {cells} | {off:.1f}, {ece_of:.1f} |")
@@ -490,9 +546,10 @@ def main() -> None:
             ("What is exported without labels", exported_table),
             ("Verdicts without labels", verdict_table),
             ("With labels", labels_table),
-            ("A surrogate beside a second model", surrogate_table),
         ):
             print(f"## {title}", each(found), sep="\n\n", end="\n\n", flush=True)
+        if not args.held_out:  # which estimator to use is a choice
+            print("## Estimators", estimator_table(found), sep="\n\n", end="\n\n", flush=True)
         if args.sequences:
             print("## Labels one by one", sequence_table(found), sep="\n\n", end="\n\n", flush=True)
     if args.demo is not None:
