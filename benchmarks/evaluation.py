@@ -30,8 +30,10 @@ from pseudocal.arrays import Labelled
 from pseudocal.batches import Batch
 from pseudocal.calibrators import Calibration, refinement
 from pseudocal.calibrators.agreement import DIFFERENT, Suspects, certain_errors
+from pseudocal.calibrators.anytime import LabelHistory
 from pseudocal.calibrators.confidence import match_confidence
 from pseudocal.calibrators.evidence import Step, count_opinions
+from pseudocal.calibrators.measured import NARROW
 from pseudocal.calibrators.posterior import Prior
 from pseudocal.calibrators.refinement import GAP_NOISE, as_applied, priors_of, refine
 from pseudocal.calibrators.surrogate import SurrogateCollector
@@ -424,10 +426,26 @@ def held_back(
     return np.where(np.abs(after - accuracy) > gap, found, log_t)
 
 
-def labels_table(found: dict[str, list[Judged]]) -> str:
-    """ECE of the rows without a label, with one model and with two, and coverage of T."""
-    errors: dict[tuple[str, int, str], list[float]] = defaultdict(list)
-    covered: dict[tuple[str, int], list[bool]] = defaultdict(list)
+class LabelVerdict(NamedTuple):
+    """The verdict after labels, and the ECE without calibration and with T."""
+
+    apply: bool
+    apply_by_one_n: bool  # by the 90% interval for this number of labels
+    before: float
+    after: float
+
+
+class LabelledModels(NamedTuple):
+    """What draws of labels lead to on the models of a bank."""
+
+    errors: dict[tuple[str, int, str], list[float]]  # by family, labels and method
+    covered: dict[tuple[str, int], list[bool]]  # whether the interval covers T
+    verdicts: dict[tuple[str, int], list[LabelVerdict]]
+
+
+def labelled_models(found: dict[str, list[Judged]]) -> LabelledModels:
+    """Every other model, several draws of labels for each."""
+    results = LabelledModels(defaultdict(list), defaultdict(list), defaultdict(list))
     for family, group in found.items():
         for one in group[::2]:
             logits = one.case.logits.astype(np.float64)
@@ -441,22 +459,50 @@ def labels_table(found: dict[str, list[Judged]]) -> str:
                 draws = Draws(tables, rows[:, :n], spread=True)
                 mixup = {"mixup": estimates["mixup"]}
                 alone = draws.posterior(priors_of(mixup, logits))
-                both = draws.posterior(priors_of(estimates, logits))
+                priors = priors_of(estimates, logits)
+                both = draws.posterior(priors)
+                used = held_back(tables, rows[:, :n], both.mean)
                 values = (
                     0.0,
                     math.log(one.calibration.temperature),
                     held_back(tables, rows[:, :n], alone.mean),
-                    held_back(tables, rows[:, :n], both.mean),
+                    used,
                     both.mean,
                     held_back(tables, rows[:, :n], both.mean, noise=0.0),
                     target.oracle,
                 )
                 for name, log_t in zip(METHODS, values, strict=True):
-                    errors[family, n, name] += draws.ece(log_t).tolist()
-                inside = (both.quantile(0.05) <= target.oracle) & (
-                    target.oracle <= both.quantile(0.95)
-                )
-                covered[family, n] += inside.tolist()
+                    results.errors[family, n, name] += draws.ece(log_t).tolist()
+                low, high = both.quantile(0.05), both.quantile(0.95)
+                inside = (low <= target.oracle) & (target.oracle <= high)
+                results.covered[family, n] += inside.tolist()
+                results.verdicts[family, n] += label_verdicts(draws, priors, (low, high), used)
+    return results
+
+
+def label_verdicts(
+    draws: Draws, priors: list[Prior], one_n: tuple[np.ndarray, np.ndarray], log_t: np.ndarray
+) -> list[LabelVerdict]:
+    """Of each draw."""
+    tables = draws.tables
+    plain = float(np.interp(0.0, GRID, tables.mean))
+    before = draws.ece(0.0)
+    after = draws.ece(log_t)
+    found = []
+    for k, rows in enumerate(draws.labelled):
+        history = LabelHistory.empty(len(tables.right), 1.0, priors)
+        history = history.extended(tables.likelihood[rows].astype(np.float64))
+        at_low, at_high = np.interp([history.low, history.high], GRID, tables.mean)
+        idle = max(at_low - plain, plain - at_high) <= NARROW
+        now = not idle and not history.low <= 0 <= history.high
+        by_one_n = not one_n[0][k] <= 0 <= one_n[1][k]
+        found.append(LabelVerdict(now, by_one_n, float(before[k]), float(after[k])))
+    return found
+
+
+def labels_table(results: LabelledModels) -> str:
+    """ECE of the rows without a label, with one model and with two, and coverage of T."""
+    errors = results.errors
     lines = []
     for n in LABELS:
         ratios = []
@@ -464,10 +510,30 @@ def labels_table(found: dict[str, list[Judged]]) -> str:
             means = [np.mean(errors[family, n, name]) for name in METHODS]
             ratios.append([mean / means[-1] for mean in means])
             cells = " | ".join(f"{mean:.1f}" for mean in means)
-            lines.append(f"| {family} | {n} | {cells} | {percent(covered[family, n])} |")
+            lines.append(f"| {family} | {n} | {cells} | {percent(results.covered[family, n])} |")
         cells = " | ".join(f"{ratio:.2f}x" for ratio in np.mean(ratios, axis=0))
         lines.append(f"| mean ratio | {n} | {cells} | |")
     return table(f"| family | labels | {' | '.join(METHODS)} | covered |", lines)
+
+
+def label_verdict_table(results: LabelledModels) -> str:
+    """How often `apply` is given after labels, and how often it did no harm."""
+    everything = dict(results.verdicts)
+    for n in LABELS:
+        groups = [draws for (_, number), draws in results.verdicts.items() if number == n]
+        everything["all", n] = [draw for group in groups for draw in group]
+    lines = []
+    for (family, n), draws in everything.items():
+        harmless = np.array([draw.after <= draw.before + 1 for draw in draws])
+        helpful = np.array([draw.after < draw.before - 1 for draw in draws])
+        cells = []
+        for which in ("apply", "apply_by_one_n"):
+            applied = np.array([getattr(draw, which) for draw in draws])
+            for each in (applied, harmless[applied], applied[helpful]):
+                cells.append(percent(each.tolist()))
+        lines.append(f"| {family} | {n} | {' | '.join(cells)} |")
+    head = "| family | labels | apply | of these no worse | of the helpful "
+    return table(head + "| one n: apply | of these no worse | of the helpful |", lines)
 
 
 def sequence_table(found: dict[str, list[Judged]]) -> str:
@@ -545,9 +611,12 @@ def main() -> None:
             ("The estimate", estimate_table),
             ("What is exported without labels", exported_table),
             ("Verdicts without labels", verdict_table),
-            ("With labels", labels_table),
         ):
             print(f"## {title}", each(found), sep="\n\n", end="\n\n", flush=True)
+        results = labelled_models(found)
+        print("## With labels", labels_table(results), sep="\n\n", end="\n\n", flush=True)
+        verdicts = label_verdict_table(results)
+        print("## Verdicts with labels", verdicts, sep="\n\n", end="\n\n", flush=True)
         if not args.held_out:  # which estimator to use is a choice
             print("## Estimators", estimator_table(found), sep="\n\n", end="\n\n", flush=True)
         if args.sequences:
