@@ -529,8 +529,8 @@ def label_verdict_table(results: LabelledModels) -> str:
         cells = []
         for which in ("apply", "apply_by_one_n"):
             applied = np.array([getattr(draw, which) for draw in draws])
-            for each in (applied, harmless[applied], applied[helpful]):
-                cells.append(percent(each.tolist()))
+            shown = (applied, harmless[applied], applied[helpful])
+            cells += [percent(each.tolist()) for each in shown]
         lines.append(f"| {family} | {n} | {' | '.join(cells)} |")
     head = "| family | labels | apply | of these no worse | of the helpful "
     return table(head + "| one n: apply | of these no worse | of the helpful |", lines)
