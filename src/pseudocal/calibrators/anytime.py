@@ -156,7 +156,7 @@ def labels_to_settle(
     """How many further labels settle the verdict with a probability of 80%, in steps of ten.
 
     Further labels are drawn as the model would have them at each of several temperatures. A verdict
-    is settled if the interval excludes T = 1, or if all of it is as good as T = 1.
+    is clear if the interval excludes T = 1, or if all of it is as good as T = 1.
 
     Args:
         history: The labels so far.
@@ -182,8 +182,8 @@ def labels_to_settle(
     low = np.maximum(np.maximum.accumulate(low, axis=1), history.low)
     high = np.minimum(np.minimum.accumulate(high, axis=1), history.high)
     same = (equivalent[0] <= low) & (high <= equivalent[1])
-    settled = ((low > 0) | (high < 0) | same).mean(axis=0)
-    enough = np.flatnonzero(settled >= LIKELY)
+    decided = ((low > 0) | (high < 0) | same).mean(axis=0)
+    enough = np.flatnonzero(decided >= LIKELY)
     return int(ends[enough[0]]) if len(enough) else None
 
 
