@@ -4,10 +4,11 @@ A person looks at the verdict, labels some more, and looks again. An interval ma
 labels covers too rarely then, and a verdict that rests on it changes back and forth. This one covers
 the temperature at all numbers of labels together with a probability of 90%: of log T it keeps the
 values whose likelihood is at least a tenth of the mean likelihood over the prior (Robbins, 1970).
-Since the ratio of the two is a martingale at the true temperature, it ever exceeds ten with a
-probability of at most a tenth (Ville, 1939), whatever the prior is. So all intervals up to the last
-label hold together, and their intersection never grows: a temperature of 1 that was excluded once
-stays excluded. If two intervals contradict each other, the later one counts.
+The mean over that of the true temperature is a supermartingale, so it ever exceeds ten with a
+probability of at most a tenth (Ville, 1939), whatever the prior is. So the intersection of all
+intervals up to the last label covers as well, and it never grows: a temperature of 1 that was
+excluded once stays excluded. If two intervals contradict each other, the later one counts. Where
+labels are correlated or are a large part of the target, their weight makes this approximate.
 """
 
 from __future__ import annotations

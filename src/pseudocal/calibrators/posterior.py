@@ -34,6 +34,7 @@ LOG_T = (math.log(BOUNDS[0]), math.log(BOUNDS[1]))
 GRID_POINTS = 101  # points of each grid
 FAR = 7.0  # a grid around an estimate reaches 55 widths to either side
 PEAK_ROUNDS = 6  # each divides the range that contains the peak by 50
+ROWS_AT_A_TIME = 1000  # of a likelihood, which bounds the memory
 LEAST_PROBABILITY = 1e-300  # probabilities are clipped to this before the logarithm
 
 
@@ -166,7 +167,11 @@ def log_likelihood(logits: Logits, labels: NDArray[np.int64], log_t: LogTs) -> L
     >>> np.exp(log_likelihood(logits, np.array([1]), np.array([0.0]))).ravel().round(2)
     array([0.28])
     """
-    return Likelihood(logits, log_t).of(labels)
+    parts = []
+    for start in range(0, len(labels), ROWS_AT_A_TIME):
+        rows = slice(start, start + ROWS_AT_A_TIME)
+        parts.append(Likelihood(logits[rows], log_t).of(labels[rows]))
+    return np.concatenate(parts)
 
 
 class Likelihood:
