@@ -91,18 +91,19 @@ def outputs(models: list, x: object, labels: np.ndarray) -> Outputs:
 
 
 def corruptions(x: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """Corrupted copies of images of 16 x 16 in [0, 1]."""
+    """Corrupted copies of images in [0, 1], with or without channels, on a background of 0."""
     from scipy.ndimage import gaussian_filter, rotate, shift
 
     rng = np.random.default_rng(5)
+    flat = (0,) * (x.ndim - 3)  # nothing happens along the channels
     for strength in (0.05, 0.1, 0.2, 0.3, 0.4):
         yield f"noise {strength}", np.clip(x + strength * rng.normal(size=x.shape), 0, 1)
     for strength in (0.4, 0.7, 1.0, 1.5):
-        yield f"blur {strength}", gaussian_filter(x, (0, strength, strength))
+        yield f"blur {strength}", gaussian_filter(x, (0, strength, strength, *flat))
     for strength in (0.8, 0.6, 0.4, 0.2):
         yield f"contrast {strength}", strength * x
     for pixels in (0.5, 1, 2):
-        yield f"move {pixels}", np.clip(shift(x, (0, 0, pixels), order=1), 0, 1)
+        yield f"move {pixels}", np.clip(shift(x, (0, 0, pixels, *flat), order=1), 0, 1)
     for degrees in (5, 10, 15, 20, 30, 45):
         turned = rotate(x, degrees, axes=(1, 2), reshape=False, order=1)
         yield f"turn {degrees}", np.clip(turned, 0, 1)
@@ -152,6 +153,55 @@ def digits(folder: Path) -> Iterator[Source]:
             if other != name:
                 shifts[f"to {other}"] = outputs(models, images.reshape(len(images), -1), labels)
         yield Source(name, pool, shifts)
+
+
+# ---------------------------------------------------------------- emoji
+
+
+def emoji(folder: Path) -> Iterator[Source]:
+    """Emoji of one vendor, 24 x 24 and inverted; the other vendors' are shifts too.
+
+    There are few, so the models learn from moved and turned copies as well. The classes are the 52
+    of the data set.
+    """
+    from scipy.ndimage import rotate, shift
+    from sklearn.decomposition import PCA
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.pipeline import make_pipeline
+
+    stored = np.load(folder / "emoji96.npz")
+    vendors = ("noto", "twemoji", "openmoji", "fluent-emoji-flat")
+    sets = {}
+    for name in vendors:
+        images = 1 - stored[f"{name}_x"] / 255
+        sets[name] = (images.reshape(-1, 24, 4, 24, 4, 3).mean(axis=(2, 4)), stored[f"{name}_y"])
+    for name in vendors[:2]:
+        x, y = sets[name]
+        order = np.random.default_rng(1).permutation(len(x))
+        train, rest = order[: len(x) // 2], order[len(x) // 2 :]
+        copies = [x[train]]
+        copies += [shift(x[train], (0, 0, pixels, 0), order=1) for pixels in (-1, 1)]
+        copies += [rotate(x[train], turn, axes=(1, 2), reshape=False, order=1) for turn in (-8, 8)]
+        many = np.concatenate(copies).reshape(len(train) * len(copies), -1)
+        models = [
+            make_pipeline(PCA(100, random_state=0), LogisticRegression(C=0.1, max_iter=300)),
+            make_pipeline(
+                PCA(100, random_state=0), MLPClassifier((128,), max_iter=60, random_state=0)
+            ),
+        ]
+        for model in models:
+            model.fit(many, np.tile(y[train], len(copies)))
+        shifts = {
+            kind: outputs(models, changed.reshape(len(rest), -1), y[rest])
+            for kind, changed in corruptions(x[rest])
+        }
+        for other, (images, labels) in sets.items():
+            if other != name:
+                shifts[f"to {other}"] = outputs(models, images.reshape(len(images), -1), labels)
+        yield Source(
+            f"emoji {name}", outputs(models, x[rest].reshape(len(rest), -1), y[rest]), shifts
+        )
 
 
 # ---------------------------------------------------------------- gas, sentiment, employment
