@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pseudocal.app.monitor_folder import (
+    EARLY,
+    LATE,
     METRICS,
     PAGE,
-    SHOWN,
     BaselineEvent,
     BatchEvent,
     Change,
@@ -34,7 +35,6 @@ WIDTH = 1000  # units of a chart
 HEIGHT = 100
 EDGE = 12  # units that stay free at both ends
 FEW_BATCHES = 60  # so many have a dot each
-ROWS = 100  # batches in the table
 TICKS = 4  # times below a chart
 SMALLEST_E = 0.1  # the bottom of the chart of the evidence
 LARGEST_E = 1e6  # and its top
@@ -527,7 +527,7 @@ def views(state: State, events: Sequence[Event]) -> dict[str, str]:
 
     Args:
         state: how the monitor stands.
-        events: the latest events of its history.
+        events: those of its history that the page shows.
 
     """
     return {PAGE: page(state, events), METRICS: metrics(state, events)}
@@ -535,7 +535,7 @@ def views(state: State, events: Sequence[Event]) -> dict[str, str]:
 
 def page(state: State, events: Sequence[Event]) -> str:
     """Draw the page of a monitor."""
-    batches = [event for event in events if isinstance(event, BatchEvent)][-SHOWN:]
+    batches = [event for event in events if isinstance(event, BatchEvent)]
     axis = Axis(batches)
     alarm = Monitor.from_json(state.monitor)
     report = alarm.report
@@ -558,9 +558,10 @@ def page(state: State, events: Sequence[Event]) -> str:
         last=list(batch_lines(batches[-1], state)) if batches else [],
         alarm=list(alarm_lines(state)),
         labelled=[] if state.labelled is None else list(labels_lines(state.labelled)),
-        rows=[_row(batch, truths.get(batch.id)) for batch in reversed(batches[-ROWS:])],
+        rows=[_row(batch, truths.get(batch.id)) for batch in reversed(batches[-LATE:])],
         header=HEADER,
-        batches=batches,
+        late=LATE,
+        early=EARLY,
         signals=SIGNALS,
         percent_of=percent,
         margin=alarm.settings.margin,

@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pseudocal.app.monitor_folder import (
+    EARLY,
+    LATE,
+    OTHERS,
     BaselineEvent,
     BatchEvent,
     Change,
@@ -22,8 +24,9 @@ from pseudocal.app.monitor_folder import (
     State,
     TruthEvent,
     TypicalInput,
+    thinned,
 )
-from pseudocal.app.monitor_page import page, views
+from pseudocal.app.monitor_page import page
 from pseudocal.monitor import Monitor, Reference, Signals
 
 pytestmark = pytest.mark.filterwarnings("default")  # of the browser's driver
@@ -199,23 +202,62 @@ def _first_line(html: str) -> str:
 
 
 def test_a_thousand_batches_stay_below_two_megabytes():
-    """More are not drawn, so the page of 5,000 is not larger."""
-    state, events = made(1000, alarm=True)
-    size = len(page(state, events).encode())
-    assert size < 2_000_000
-    many = made(5000, alarm=True)[1]
-    assert len(page(state, many).encode()) < 1.1 * size
+    """The page of 5,000 batches is not larger."""
+    sizes = []
+    for batches in (1000, 5000):
+        state, events = made(batches, alarm=True)
+        sizes.append(len(page(state, _one_by_one(events)).encode()))
+    assert sizes[0] < 2_000_000
+    assert sizes[1] < 1.1 * sizes[0]
 
 
-def test_the_history_of_many_batches_is_read_from_its_end(tmp_path: Path, monkeypatch):
-    import msgspec
+def _one_by_one(events: list[Event]) -> list[Event]:
+    drawn: list[Event] = []
+    for event in events:
+        drawn = thinned([*drawn, event])
+    return drawn
 
-    from pseudocal.app.monitor_folder import MonitorFolder
 
-    _, events = made(400)
-    lines = [msgspec.json.encode(event) + b"\n" for event in events]
-    (tmp_path / "history.jsonl").write_bytes(b"".join(lines))
-    monkeypatch.setattr("pseudocal.app.monitor_folder.TAIL", 20_000)
-    found = MonitorFolder(tmp_path, views).events()
-    assert 10 < len(found) < 40
-    assert found == events[-len(found) :]
+def test_thinned_events_are_late_ones_alarms_and_some_of_all_times():
+    events = made(1000)[1]
+    drawn = _one_by_one(events)
+    assert drawn == [event for event in events if event in drawn]
+    assert drawn[0] == events[0]  # the baseline
+    assert drawn[-LATE:] == events[-LATE:]
+    batches = [event for event in drawn if isinstance(event, BatchEvent)]
+    assert len(batches) == LATE + EARLY
+    assert sum(batch.raised for batch in batches) == 1
+    days = [datetime.fromisoformat(batch.time) for batch in batches]
+    gaps = [(late - early).days for early, late in itertools.pairwise(days)]
+    assert sum(gaps) == 999
+    assert max(gaps) <= 4 * 940 / EARLY  # 940 days before the latest 60
+
+
+def test_ground_truth_goes_with_its_batch_and_many_labels_go():
+    events = made(LATE + EARLY + 1)[1]
+    first, second = events[1:3]
+    truths = [
+        TruthEvent(identity(9000 + i), "2024-02-01", batch.id, 500, 0.85, 0.03)
+        for i, batch in enumerate((first, second))
+    ]
+    labels = [
+        LabelsEvent(
+            identity(9100 + i), "2024-02-01", "2024-01-01", "2024-01-01", 1000, 50,
+            Range(0.6, 0.4, 0.75), Range(0.2, 0.1, 0.4), 1.2, 2.0, "apply", True, True,
+        )
+        for i in range(OTHERS + 5)
+    ]  # fmt: skip
+    drawn = thinned([*events, *truths, *labels])
+    assert first in drawn
+    assert second not in drawn  # its neighbours are as close as others', and it comes first
+    assert [event for event in drawn if isinstance(event, TruthEvent)] == truths[:1]
+    assert [event for event in drawn if isinstance(event, LabelsEvent)] == labels[-OTHERS:]
+
+
+def test_only_alarms_go_too():
+    """So that a monitor of nothing but alarms is as small as others."""
+    events = [
+        replace(event, raised=True) if isinstance(event, BatchEvent) else event
+        for event in made(LATE + EARLY + 5)[1]
+    ]
+    assert len(thinned(events)) == LATE + EARLY + 1

@@ -302,17 +302,21 @@ def test_only_the_latest_runs_are_kept(world: World, monkeypatch):
 
 
 def test_a_call_does_as_much_after_many_batches_as_after_a_few(world: World, monkeypatch):
-    """Counted in operations on files, and in the size of the state."""
+    """Counted in operations on files, and in the size of what is read and written."""
     monkeypatch.setattr("pseudocal.app.watching.KEPT", 4)
+    monkeypatch.setattr("pseudocal.app.monitor_folder.LATE", 4)
+    monkeypatch.setattr("pseudocal.app.monitor_folder.EARLY", 2)
     counts = []
     sizes = []
     for i in range(14):
         with counting(world.monitor) as operations:
             watch(world.monitor, world.batch(f"day{i}", n=20), baseline=world.out, time=DAYS[0])
         counts.append(len(operations))
-        sizes.append((world.monitor / "state.json").stat().st_size)
+        names = ("state.json", "drawn.jsonl", "index.html", "metrics.prom")
+        sizes.append([(world.monitor / name).stat().st_size for name in names])
     assert counts[-1] == counts[6]
-    assert sizes[-1] == pytest.approx(sizes[6], rel=0.02)
+    assert sizes[-1] == pytest.approx(sizes[6], rel=0.05)
+    assert len(history(world.monitor)) == 15
 
 
 class counting:  # noqa: N801
@@ -443,7 +447,7 @@ def test_a_link_in_the_place_of_a_folder_is_refused(world: World, tmp_path, name
     assert os.listdir(mine) == ["0" * 64]
 
 
-@pytest.mark.parametrize("name", ["state.json", "history.jsonl"])
+@pytest.mark.parametrize("name", ["state.json", "history.jsonl", "drawn.jsonl"])
 def test_a_link_that_leaves_the_monitor_is_not_followed(world: World, tmp_path, name):
     watch(world.monitor, world.batch("mon"), baseline=world.out)
     (world.monitor / name).rename(tmp_path / "mine")
@@ -488,9 +492,9 @@ def test_a_damaged_state_is_refused_in_one_line(world: World, capsys, change):
         {"id": "../state"},
     ],
 )
-def test_a_damaged_line_of_the_history_is_refused_in_one_line(world: World, capsys, change):
+def test_a_damaged_event_is_refused_in_one_line(world: World, capsys, change):
     watch(world.monitor, world.batch("mon"), baseline=world.out)
-    path = world.monitor / "history.jsonl"
+    path = world.monitor / "drawn.jsonl"
     events = history(world.monitor)
     path.write_text("".join(json.dumps(event) + "\n" for event in (events[0], events[1] | change)))
     code = main(["watch", str(world.monitor), str(world.batch("tue")), "-q"])
