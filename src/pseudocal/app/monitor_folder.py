@@ -489,10 +489,7 @@ class MonitorFolder:
 
     def commit(self, state: State, event: Event) -> None:
         """Count an event: replace the state, and bring everything else up to date."""
-        path = own_file(self.path, HISTORY)
-        length = path.stat().st_size if path.exists() else 0
-        decided = replace(state, last=to_plain(event), history_bytes=length)
-        encode_json(own_file(self.path, STATE), decided)
+        self.save(replace(state, last=to_plain(event), history_bytes=self._history_bytes()))
         self.finish()
 
     def save(self, state: State) -> None:
@@ -511,11 +508,14 @@ class MonitorFolder:
         (self.path / SEEN).mkdir(exist_ok=True)
         (self.path / SEEN / event.id).touch()
 
+    def _history_bytes(self) -> int:
+        path = own_file(self.path, HISTORY)
+        return path.stat().st_size if path.exists() else 0
+
     def _append(self, state: State) -> None:
         """Write the last event behind the others; the half of a line is overwritten."""
         path = own_file(self.path, HISTORY)
-        length = path.stat().st_size if path.exists() else 0
-        if length < state.history_bytes:
+        if self._history_bytes() < state.history_bytes:
             raise InputError(f"{path} is shorter than {STATE} says: restore it")
         with path.open("ab") as file:
             file.truncate(state.history_bytes)

@@ -178,10 +178,32 @@ def test_alarms_labels_and_ground_truth_are_drawn(show):
     assert left[0] < left[1]
     assert tab.locator("#figure-accuracy path.true.dots").count() == 1
     assert tab.locator("#figure-accuracy path.measured.dots").count() == 1
-    assert tab.locator("#alarm strong").inner_text() == "retrain the model"
+    assert tab.locator("#alarm strong").inner_text() == "Retrain the model"
     text = tab.locator("main").inner_text()
     assert "85%" in text
     assert "retrain the model" in text
+
+
+def test_the_accuracy_of_the_last_batch_comes_first(show):
+    tab = show(390, *made(6, alarm=True))
+    sentences = tab.locator("section.verdict p").all_text_contents()
+    accuracy = "2024-01-06, 500 inputs, 2 skipped: estimated accuracy"
+    assert sentences[0].startswith(accuracy)
+    assert sentences[1].startswith("The second model disagrees more often than in the baseline.")
+    assert tab.locator("#alarm strong").inner_text() == "Alarm"
+
+
+def test_after_labels_the_measured_accuracy_comes_before_the_state_of_the_alarm(show):
+    state, events = made(3)
+    labels = LabelsEvent(
+        identity(91), "2024-02-01", "2024-01-03", "2024-01-03", 1000, 50,
+        Range(0.6, 0.4, 0.75), Range(0.2, 0.1, 0.4), 1.2, 2.0, "apply", False, True,
+    )  # fmt: skip
+    tab = show(390, replace(state, labelled=labels, temperature=2.0), [*events, labels])
+    sentences = tab.locator("section.verdict p").all_text_contents()
+    assert sentences[1].startswith("Measured on 50 labels, batch of 2024-01-03: accuracy 60%")
+    assert sentences[-1] == "The alarm needs 100 inputs; there are 0 since the labels."
+    assert "1.20 was in use" in tab.locator("ul.facts").inner_text()
 
 
 def test_hover_gives_the_numbers_of_a_batch(show):
