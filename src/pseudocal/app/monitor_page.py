@@ -36,6 +36,7 @@ HEIGHT = 100
 EDGE = 12  # units that stay free at both ends
 FEW_BATCHES = 60  # so many have a dot each
 TICKS = 4  # times below a chart
+TICK_WIDTH = 240  # units that a time takes on a phone
 SMALLEST_E = 0.1  # the bottom of the chart of the evidence
 LARGEST_E = 1e4  # and its top
 SIGNALS = {
@@ -107,10 +108,12 @@ def batch_lines(batch: BatchEvent, state: State) -> Iterator[str]:
     yield confidence + "."
     if batch.gap is not None:
         yield f"Confidence minus estimated accuracy: {in_points(batch.gap)}."
+    used = f"{batch.in_use:.2f} {'is' if batch.in_use == state.temperature else 'was'}"
     if batch.temperature is not None:
         fits = f"The temperature that fits this batch is {temperature_words(batch.temperature)}"
-        used = "is" if batch.in_use == state.temperature else "was"
-        yield f"{fits}; {batch.in_use:.2f} {used} in use."
+        yield f"{fits}; {used} in use."
+    elif batch.accuracy is not None:
+        yield f"The estimate is too uncertain to fit a temperature to this batch; {used} in use."
 
 
 def headline(state: State) -> tuple[str, str]:
@@ -260,9 +263,17 @@ class Axis:
             return (Tick(50, _short(self.first, self.first)),)
         step = (self.last - self.first) / (TICKS - 1)
         wanted = [self.first + i * step for i in range(TICKS)]
-        nearest = [min(self.times, key=lambda time: abs(time - goal)) for goal in wanted]
-        found = {_short(time, self.last - self.first): self.at(time) for time in reversed(nearest)}
-        return tuple(Tick(at / WIDTH * 100, text) for text, at in reversed(found.items()))
+        found = [self.first]
+        for goal in wanted[1:-1]:
+            time = min(self.times, key=lambda time: abs(time - goal))
+            if (
+                min(self.at(time) - self.at(found[-1]), self.at(self.last) - self.at(time))
+                >= TICK_WIDTH
+            ):
+                found.append(time)
+        found.append(self.last)
+        span = self.last - self.first
+        return tuple(Tick(self.at(time) / WIDTH * 100, _short(time, span)) for time in found)
 
     @property
     def tips(self) -> list[tuple[float, float]]:

@@ -141,6 +141,19 @@ def test_times_do_not_overlap_on_a_phone(show):
     assert boxes[-1]["x"] + boxes[-1]["width"] <= 390
 
 
+def test_times_of_irregular_batches_do_not_overlap_on_a_phone(show):
+    state, events = made(6)
+    days = ("2009-01-31", "2009-03-31", "2009-04-30", "2009-08-31", "2009-11-30", "2010-06-30")
+    for i, day in enumerate(days):
+        events[i + 1] = replace(events[i + 1], time=day)
+    tab = show(390, state, events)
+    spans = tab.locator("#figure-accuracy .times span").all()
+    assert [each.inner_text() for each in spans] == ["2009-01-31", "2009-08-31", "2010-06-30"]
+    boxes = [each.bounding_box() for each in spans]
+    for left, right in itertools.pairwise(boxes):
+        assert left["x"] + left["width"] < right["x"]
+
+
 def test_the_dark_is_dark(show):
     colours = {}
     for scheme in ("light", "dark"):
@@ -191,6 +204,14 @@ def test_the_accuracy_of_the_last_batch_comes_first(show):
     assert sentences[0].startswith(accuracy)
     assert sentences[1].startswith("The second model disagrees more often than in the baseline.")
     assert tab.locator("#alarm strong").inner_text() == "Alarm"
+
+
+def test_a_batch_without_a_clear_temperature_says_so(show):
+    state, events = made(3)
+    assert isinstance(events[-1], BatchEvent)
+    events[-1] = replace(events[-1], temperature=None)
+    facts = show(390, state, events).locator("ul.facts").inner_text()
+    assert "too uncertain to fit a temperature to this batch; 1.20 is in use" in facts
 
 
 def test_after_labels_the_measured_accuracy_comes_before_the_state_of_the_alarm(show):
