@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,17 @@ def test_one_model_watches_the_uncertainty_and_says_what_it_misses(tmp_path, cap
     assert main([str(word) for word in words]) == 0
     assert "Errors made with full confidence are missed" in capsys.readouterr().out
     assert history(world.monitor)[1]["agreement"] is None
+
+
+def test_a_temperature_of_1_that_stands_for_none_is_no_temperature_of_the_batch(world: World):
+    """If no temperature is clearly better, a calibration applies none; the batch asks for none."""
+    from pseudocal.app.run import Run
+    from pseudocal.app.watching import _temperature_of
+
+    fitted = Run.open(world.out).calibration()
+    assert _temperature_of(fitted) is not None
+    unclear = replace(fitted, settings={**fitted.settings, "estimator": "none"})
+    assert _temperature_of(unclear) is None
 
 
 def test_saved_outputs_are_watched_too(tmp_path):
