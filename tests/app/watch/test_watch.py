@@ -134,10 +134,12 @@ def test_a_temperature_of_1_that_stands_for_none_is_no_temperature_of_the_batch(
     from pseudocal.app.run import Run
     from pseudocal.app.watching import _temperature_of
 
-    fitted = Run.open(world.out).calibration()
-    assert _temperature_of(fitted) is not None
-    unclear = replace(fitted, settings={**fitted.settings, "estimator": "none"})
+    unclear = Run.open(world.out).calibration()
+    assert unclear.temperature == 1.0
+    assert unclear.settings["estimator"] == "none"
     assert _temperature_of(unclear) is None
+    clear = replace(unclear, settings={**unclear.settings, "estimator": "agreement"})
+    assert _temperature_of(clear).value == 1.0
 
 
 def test_saved_outputs_are_watched_too(tmp_path):
