@@ -297,7 +297,13 @@ def employment(folder: Path) -> Iterator[Source]:
 
 
 def sources(folder: Path) -> list[Source]:
-    makers: tuple[Callable[[Path], Iterator[Source]], ...] = (digits, gas, sentiment, employment)
+    makers: tuple[Callable[[Path], Iterator[Source]], ...] = (
+        digits,
+        emoji,
+        gas,
+        sentiment,
+        employment,
+    )
     return [source for maker in makers for source in maker(folder)]
 
 
