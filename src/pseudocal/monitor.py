@@ -28,8 +28,8 @@ of the baseline are independent. The proof has three steps.
 
 The bets do not depend on the class, so only the mean residual matters. If merely the frequencies of
 the predicted classes change, f(c) absorbs what that does to the uncertainty, up to its own error, and
-the margin absorbs the rest. For the disagreement f is 0: a value for each class would
-also absorb errors that look like other class frequencies. This part is measured (docs/watch.md), not
+the margin absorbs the rest. For the disagreement f is 0: a value for each class would also absorb
+errors that look like other class frequencies. This part is measured (docs/howto/watch.md), not
 proven.
 
 For one bet the products of all starts share their later factors, so their weighted sum is one

@@ -17,7 +17,7 @@ from pseudocal import softmax
 from pseudocal.app.cli import app
 
 ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # what a command begins with: what it needs, and which test does the same on a small scale
 ELSEWHERE = {
     "pip install": "installs this package: .ci/run",
@@ -86,7 +86,7 @@ def flags_of(words: list[str]) -> tuple[Any, list[str]]:
     ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_command_and_flag_is_known(page: Path) -> None:
     for line in commands_in(page):
         words = shlex.split(line)[1:]
@@ -144,7 +144,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     conv: list[Any] = [("Conv", ["image", "weight"], ["logits"])]
     save_graph(Path("segmenter.onnx"), conv, weights, (["n", 3, "h", "w"], ["n", 3, "h", "w"]))
     watched = [("reference", 120, (16, 16, 3))]
-    watched += [(day, 40, (16, 16, 3)) for day in ("monday", "tuesday", "wednesday")]
+    watched += [(day, 40, (16, 16, 3)) for day in ("monday", "tuesday", "wednesday", "day2")]
     for folder, n, size in (("images", 60, (20, 24, 3)), ("frames", 4, (32, 64, 3)), *watched):
         Path(folder).mkdir()
         for i in range(n):
@@ -185,7 +185,8 @@ def make_ready(words: list[str], pseudocal: Any) -> None:
         for word in words[1:]
         if word.endswith("/") and name in ("label", "refine", "report")
     ]
-    folders += [Path(word).parent for word in words[1:] if word.endswith("calibration.json")]
+    named = ("calibration.json", "job.toml")
+    folders += [Path(word).parent for word in words[1:] if word.endswith(named)]
     for folder in folders:
         if folder.name == "probabilities":
             done = pseudocal(
@@ -214,7 +215,7 @@ def make_ready(words: list[str], pseudocal: Any) -> None:
         page if page.name == "README.md" else pytest.param(page, marks=pytest.mark.slow)
         for page in PAGES
     ],
-    ids=lambda page: page.name,
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
 def test_the_commands_of_a_page_run(page: Path, workplace: Path, pseudocal: Any) -> None:
     for line in dict.fromkeys(
