@@ -230,8 +230,8 @@ def calibrate(
     model: Annotated[
         str | None,
         typer.Argument(
-            help="ONNX, .pt2, TorchScript, skops, XGBoost, LightGBM, Hugging Face, hf:owner/name, "
-            "state dict, or module:function"
+            help="ONNX, .pt2, TorchScript, skops, XGBoost, LightGBM, CatBoost, Hugging Face, "
+            "hf:owner/name, state dict, or module:function"
         ),
     ] = None,
     data: Annotated[
