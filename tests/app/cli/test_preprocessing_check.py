@@ -109,7 +109,7 @@ def test_wrong_preprocessing_stops_the_run_with_a_table_and_the_flag(
     message, header, *rows = done.err.strip().splitlines()
     assert f"with {flag} the predictions stand out more" in message
     assert "--preprocess-check off" in message
-    assert header.split() == "preprocessing images score confidence classes agreement".split()
+    assert header.split()[:3] == ["preprocessing", "images", "score"]
     assert any(row.split()[:2] == ["as", "given"] for row in rows)
     assert not out.exists()
 

@@ -29,7 +29,7 @@ MOST_IMAGES = 300
 COST = 0.05  # the largest part of the forward passes of a run
 ROUND = 8  # images of a round of the race
 OUT_OF_RACE = 3.0  # standard errors below the best
-CLEAR = 3.5  # standard errors above the given variant
+CLEAR = 3.0  # standard errors above the given variant
 LEAST_CONFIDENCE = 0.3  # mean, of a variant that is better
 LARGEST_CLASS = 0.5  # the most common prediction: more is a collapse
 LOST_AGREEMENT = 0.1  # with the second model
@@ -160,6 +160,8 @@ def compare_variants(
 ) -> list[Variant]:
     """Let the variants race over some images, and return those that were tried, best first.
 
+    Those that stayed in the race longer come first.
+
     Nothing is returned if there are too few passes, or if the model has no logits of whole images.
 
     Args:
@@ -191,13 +193,13 @@ def compare_variants(
         passes -= ROUND * len(racing) * (1 if second is None else 2)
         racing = _still_racing(racing, given)
     measured = [variant for variant in tried if variant.logits]
-    return sorted(measured, key=lambda each: -_lead(each, given))
+    return sorted(measured, key=_place)
 
 
-def _lead(variant: Variant, given: Variant) -> float:
-    """The mean difference of the scores from those of the given variant, on the same images."""
-    n = sum(map(len, variant.logits))
-    return float((variant.scores - given.scores[:n]).mean())
+def _place(variant: Variant) -> tuple[int, float]:
+    """Sorts the variants: first those with most images, then those with the largest score."""
+    scores = variant.scores
+    return -len(scores), -float(scores.mean())
 
 
 def _still_racing(racing: list[Variant], given: Variant) -> list[Variant]:
