@@ -35,8 +35,10 @@ from pseudocal.app.inputs.preprocessing import NORMALISATIONS, Preprocessing
 from pseudocal.app.inputs.preprocessing_check import (
     COST,
     MOST_IMAGES,
+    ORDERS,
     better_than_given,
     compare_variants,
+    normalised,
 )
 from pseudocal.app.inputs.sets import ImageSet
 from pseudocal.lab.data import load
@@ -177,9 +179,8 @@ def photo_cases(files: list[Path]) -> list[Case]:
     networks = [Network(number, side) for number, side in enumerate(SIDES)]
     cases = []
     for i, side in enumerate(SIDES):
-        prepared = Preprocessing(
-            (side, side), edge=int(side / 0.875), resample=3, **NORMALISATIONS[RIGHT]
-        )
+        resized = Preprocessing((side, side), edge=int(side / 0.875), resample=3)
+        prepared = normalised(resized, RIGHT, "rgb")
         other = (i + 1) % 3
         images = ImageSet(files, files[0].parent, prepared)
         cases.append(
@@ -191,8 +192,8 @@ def photo_cases(files: list[Path]) -> list[Case]:
 def emoji_cases(kept: list[Path], shifted: list[Path]) -> list[Case]:
     source = load("emoji")[VENDORS[0]]
     chosen = np.random.default_rng(0).permutation(len(source))[:TRAINED]
-    side = (EMOJI_SIDE, EMOJI_SIDE)
-    prepared = Preprocessing(side, resize="stretch", **NORMALISATIONS[RIGHT])
+    resized = Preprocessing((EMOJI_SIDE, EMOJI_SIDE), resize="stretch")
+    prepared = normalised(resized, RIGHT, "rgb")
     drawn = [Image.fromarray(source.inputs[int(i)].transpose(1, 2, 0)) for i in chosen]
     networks = []
     for number in range(3):
@@ -215,9 +216,9 @@ def try_case(case: Case, inputs: int) -> Counter[str]:
     right = case.images.preprocessing
     counts = Counter[str]()
     trial = 0
-    for order in ("rgb", "bgr"):
-        for name, settings in NORMALISATIONS.items():
-            setting = replace(right, order=order, **settings)
+    for order in ORDERS:
+        for name in NORMALISATIONS:
+            setting = normalised(right, name, order)
             draws = DRAWS if setting == right else 1
             kind = "right" if setting == right else "wrong"
             outcomes = Counter[str]()
@@ -245,7 +246,7 @@ def try_once(case: Case, setting: Preprocessing, inputs: int, draw: int) -> str:
             return replace(first, size=(case.second_side, case.second_side), edge=edge)
 
         beside = (case.second, of_second)
-    rows = np.random.default_rng(draw).permutation(len(case.images))[:MOST_IMAGES]
+    rows = np.random.default_rng(draw).permutation(len(case.images))[:MOST_IMAGES].tolist()
     images = replace(case.images, preprocessing=setting)
     passes = int(COST * 2 * inputs * models)  # each input and a mixup sample of it
     better = better_than_given(compare_variants(case.network, images, rows, passes, beside))

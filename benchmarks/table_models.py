@@ -23,7 +23,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -185,8 +185,7 @@ def mixed_table(columns: tuple[int, ...]) -> Any:
             x[:, columns] = larger[first]
             return predict(x)
 
-        numbers = Pairs(mixable, pairs.outputs, pairs.first, pairs.second)
-        return mixup(completed, numbers, rng=rng)
+        return mixup(completed, replace(pairs, inputs=mixable), rng=rng)
 
     return strategy
 
@@ -262,11 +261,10 @@ def print_opinions(folder: Path) -> None:
     for (family, name, beside), each in rows.items():
         cases = np.array(each, dtype=float)
         means = [np.nan if np.isnan(one).all() else np.nanmean(one) for one in cases.T]
-        right, off, covered, none, after, best, applied, harmless = means
         print(
-            f"| {family} | {name} | {beside} | {len(cases)} | {right:.1%} | {off:.1f} | "
-            f"{covered:.0%} | {100 * none:.1f} | {100 * after:.1f} | {100 * best:.1f} | "
-            f"{applied:.0%} | {harmless:.0%} |"
+            f"| {family} | {name} | {beside} | {len(cases)} | {means[0]:.1%} | {means[1]:.1f} | "
+            f"{means[2]:.0%} | {100 * means[3]:.1f} | {100 * means[4]:.1f} | {100 * means[5]:.1f} | "
+            f"{means[6]:.0%} | {means[7]:.0%} |"
         )
 
 

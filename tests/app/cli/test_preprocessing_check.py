@@ -121,6 +121,21 @@ def test_the_right_preprocessing_is_not_stopped(pseudocal, world, tmp_path):
     assert done.code == 0, done.err
 
 
+def test_the_warning_about_assumed_preprocessing_stands_above_the_verdict(
+    pseudocal, world, tmp_path
+):
+    network, images = world
+    out = tmp_path / "out"
+    done = pseudocal("calibrate", network, images, "-o", out, "--max-samples", "40")
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    assert lines[0].startswith("warning: Preprocessing was not specified; assumed: mean, std")
+    assert sum("Preprocessing was not specified" in line for line in lines) == 1
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert page.count("Preprocessing was not specified") == 1
+    assert page.index("Preprocessing was not specified") < page.index('id="recommendation"')
+
+
 def test_the_check_can_be_turned_off(pseudocal, world, tmp_path):
     network, images = world
     out = tmp_path / "out"

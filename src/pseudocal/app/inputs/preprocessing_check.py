@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,9 @@ from numpy.typing import NDArray
 from pseudocal.app.inputs.preprocessing import NORMALISATIONS, Preprocessing
 from pseudocal.app.inputs.sets import ImageSet, RemoteImageSet
 from pseudocal.arrays import Floats, InputError, Predictor, softmax
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 MOST_IMAGES = 300
 COST = 0.05  # the largest part of the forward passes of a run
@@ -34,6 +38,7 @@ LEAST_CONFIDENCE = 0.3  # mean, of a variant that is better
 LARGEST_CLASS = 0.5  # the most common prediction: more is a collapse
 LOST_AGREEMENT = 0.1  # with the second model
 SAME = 0.05  # the largest difference between two normalisations that are the same
+ORDERS: tuple[Literal["rgb", "bgr"], ...] = ("rgb", "bgr")
 CROP = 0.875  # the usual fraction left by the crop
 
 Images = ImageSet | RemoteImageSet
@@ -119,11 +124,11 @@ def variants_of(given: Preprocessing) -> list[Variant]:
     ['', '--preprocess minus-one-one', '--preprocess zero-255']
     """
     found = [Variant("as given", "", given)]
-    for order in ("rgb", "bgr"):
+    for order in ORDERS:
         for name, settings in NORMALISATIONS.items():
             if given.channels == 1 and (order == "bgr" or len(settings["mean"]) > 1):
                 continue
-            other = replace(given, scale=1 / 255, order=order, **settings)
+            other = normalised(given, name, order)
             flags = f"--preprocess {name}"
             if order != given.order:
                 flags += f" --channel-order {order}"
@@ -141,6 +146,16 @@ def variants_of(given: Preprocessing) -> list[Variant]:
         if not same:
             found.append(Variant(name, flags, other))
     return found
+
+
+def normalised(
+    preprocessing: Preprocessing, name: str, order: Literal["rgb", "bgr"]
+) -> Preprocessing:
+    """The same preprocessing with a normalisation by name, and with another order of colours."""
+    settings = NORMALISATIONS[name]
+    return replace(
+        preprocessing, scale=1 / 255, mean=settings["mean"], std=settings["std"], order=order
+    )
 
 
 def _same(one: Preprocessing, other: Preprocessing) -> bool:
@@ -214,9 +229,9 @@ def _still_racing(racing: list[Variant], given: Variant) -> list[Variant]:
     return kept
 
 
-def _rounds(images: Images, rows: Sequence[int]) -> Iterator[list[object]]:
+def _rounds(images: Images, rows: Sequence[int]) -> Iterator[list[Image]]:
     """Decode the images of one round after another; those that cannot be read are left out."""
-    decoded = list[object]()
+    decoded: list[Image] = []
     for i in rows:
         with suppress(Exception):  # the run counts and reports what cannot be read
             decoded.append(images.decoded(int(i)))
