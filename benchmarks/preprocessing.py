@@ -116,7 +116,7 @@ class Case:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--photographs", type=Path, required=True)
-    parser.add_argument("--crops", type=int, default=300)
+    parser.add_argument("--crops", type=int, default=200)
     parser.add_argument("--inputs", type=int, default=10_000, help="images of the run")
     given = parser.parse_args()
     torch.set_num_threads(1)

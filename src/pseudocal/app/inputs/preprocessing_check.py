@@ -5,9 +5,9 @@ is therefore how far its largest logit lies above the mean of its logits, in sta
 It does not change if all logits are multiplied by a number, as the confidence does.
 
 The plausible variants race: all predict a few images, those that are clearly worse than the best
-drop out, and the others go on. Another variant is clearly better than the given one if the mean
-difference of their scores is several standard errors, and if neither the confidence nor the
-predicted classes nor the agreement with a second model speak against it
+drop out, and the others go on. Another variant is clearly better than the given one if a paired t-test
+of their scores says so, and if neither the confidence nor the predicted classes nor the agreement
+with a second model speak against it
 (`benchmarks/preprocessing.py`).
 """
 
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtr
 
 from pseudocal.app.inputs.preprocessing import NORMALISATIONS, Preprocessing
 from pseudocal.app.inputs.sets import ImageSet, RemoteImageSet
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 MOST_IMAGES = 300
 COST = 0.05  # the largest part of the forward passes of a run
 ROUND = 8  # images of a round of the race
-OUT_OF_RACE = 3.0  # standard errors below the best
-CLEAR = 3.0  # standard errors above the given variant
+OUT_OF_RACE = 1.5  # standard errors below the best
+CHANCE = 0.006  # of a lead this large if the given variant were as good
 LEAST_CONFIDENCE = 0.3  # mean, of a variant that is better
 LARGEST_CLASS = 0.5  # the most common prediction: more is a collapse
 LOST_AGREEMENT = 0.1  # with the second model
@@ -246,7 +247,10 @@ def better_than_given(variants: Sequence[Variant]) -> Variant | None:
         return None
     best = variants[0]
     given = next(variant for variant in variants if not variant.flags)
-    if best is given or standard_errors(best.scores, given.scores) < CLEAR:
+    if best is given:
+        return None
+    lead = standard_errors(best.scores, given.scores)
+    if stdtr(len(best.scores) - 1, -lead) > CHANCE:  # Student's t
         return None
     if best.confidence < LEAST_CONFIDENCE:
         return None
