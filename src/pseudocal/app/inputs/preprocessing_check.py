@@ -78,7 +78,8 @@ class Variant:
     @property
     def predicted(self) -> NDArray[np.intp]:
         """The predicted class of each image."""
-        return np.concatenate(self.logits).argmax(axis=1)
+        classes: NDArray[np.intp] = np.concatenate(self.logits).argmax(axis=1)
+        return classes
 
     @property
     def largest_class(self) -> float:
@@ -164,7 +165,8 @@ def _same(one: Preprocessing, other: Preprocessing) -> bool:
     gains = [255 * each.scale / np.asarray(each.std) for each in (one, other)]
     shifts = [np.asarray(each.mean) / np.asarray(each.std) for each in (one, other)]
     same_gain = np.allclose(gains[0], gains[1], rtol=SAME, atol=0)
-    return one.order == other.order and same_gain and np.allclose(*shifts, rtol=0, atol=SAME)
+    same_shift = np.allclose(shifts[0], shifts[1], rtol=0, atol=SAME)
+    return one.order == other.order and same_gain and same_shift
 
 
 def compare_variants(

@@ -24,7 +24,6 @@ from pseudocal.app.models.boosting import LARGEST, UNSUPPORTED, naming, require_
 from pseudocal.app.models.model import Expects, OpenModel
 from pseudocal.arrays import InputError, Inputs, Logits, binary_logits
 from pseudocal.extras import MissingExtraError
-from pseudocal.skipped import one_line
 
 CONVERT = """
 import sys
@@ -110,8 +109,9 @@ def _as_json(path: Path) -> dict[str, Any]:
         words = [sys.executable, "-P", "-c", CONVERT, str(path.absolute()), str(target)]
         done = subprocess.run(words, capture_output=True, check=False)  # noqa: S603
         if done.returncode:
-            why = one_line(done.stderr.decode(errors="replace")) or "it is damaged"
-            raise InputError(f"cannot be read: {why}")
+            said = done.stderr.decode(errors="replace").split("\n")
+            why = next((line for line in said if line.strip()), "it is damaged")
+            raise InputError(f"cannot be read: {why.strip()[:300]}")
         content: dict[str, Any] = json.loads(target.read_bytes())
     return content
 
