@@ -199,6 +199,8 @@ def test_variants_that_are_the_same_are_left_out():
     names = [each.name for each in variants_of(nearly)]
     assert f"{RIGHT}, RGB" not in names
     assert len(names) == len(set(names)) == 1 + 7 + 2
+    wide = [each.flags for each in variants_of(Preprocessing((32, 48)))]
+    assert [flags for flags in wide if "resize" in flags] == ["--resize stretch"]
     flags = {each.name: each.flags for each in variants_of(replace(nearly, order="bgr"))}
     assert flags["imagenet, RGB"] == "--preprocess imagenet --channel-order rgb"
     assert flags["imagenet, BGR"] == "--preprocess imagenet"

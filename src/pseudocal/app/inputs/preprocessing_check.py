@@ -138,11 +138,10 @@ def variants_of(given: Preprocessing) -> list[Variant]:
                 found.append(Variant(f"{name}, {order.upper()}", flags, other))
     side = min(given.size)
     margin = math.floor(side / CROP)
-    resized = {
-        "stretched": ("--resize stretch", replace(given, resize="stretch", edge=None)),
-        "no margin": (f"--resize {side}", replace(given, resize="crop", edge=side)),
-        "margin": (f"--resize {margin}", replace(given, resize="crop", edge=margin)),
-    }
+    resized = {"stretched": ("--resize stretch", replace(given, resize="stretch", edge=None))}
+    if side == max(given.size):  # a margin is the same on all sides
+        resized["no margin"] = (f"--resize {side}", replace(given, resize="crop", edge=side))
+        resized["margin"] = (f"--resize {margin}", replace(given, resize="crop", edge=margin))
     for name, (flags, other) in resized.items():
         same = other.resize == given.resize and (other.edge or side) == (given.edge or side)
         if not same:
