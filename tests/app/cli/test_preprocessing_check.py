@@ -236,6 +236,14 @@ def test_a_variant_whose_predictions_stand_out_is_better():
     assert better_than_given([scaled, given]) is None
 
 
+def test_another_size_must_gain_more_than_another_normalisation():
+    given = variant("as given", peaked(7.0, SPREAD))
+    other = variant("other", peaked(7.4, SPREAD))
+    assert better_than_given([other, given]) is None
+    other.preprocessing = replace(given.preprocessing, mean=(0.5,), std=(0.5,))
+    assert better_than_given([other, given]) is other
+
+
 @pytest.mark.parametrize("reason", ["collapsed", "not confident", "disagrees"])
 def test_what_speaks_against_a_variant(reason):
     given = variant("as given", peaked(4, SPREAD), SPREAD)

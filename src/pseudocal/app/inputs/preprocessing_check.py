@@ -35,6 +35,7 @@ COST = 0.05  # the largest part of the forward passes of a run
 ROUND = 8  # images of a round of the race
 OUT_OF_RACE = 1.5  # standard errors below the best
 CHANCE = 0.006  # of a lead this large if the given variant were as good
+RESIZED = 0.1  # the least gain in the score by resizing, where a tighter view often gains a little
 LEAST_CONFIDENCE = 0.3  # mean, of a variant that is better
 LARGEST_CLASS = 0.5  # the most common prediction: more is a collapse
 LOST_AGREEMENT = 0.1  # with the second model
@@ -252,6 +253,9 @@ def better_than_given(variants: Sequence[Variant]) -> Variant | None:
         return None
     lead = standard_errors(best.scores, given.scores)
     if stdtr(len(best.scores) - 1, -lead) > CHANCE:  # Student's t
+        return None
+    gain = float(best.scores.mean() / given.scores.mean()) - 1
+    if _same(best.preprocessing, given.preprocessing) and gain < RESIZED:
         return None
     if best.confidence < LEAST_CONFIDENCE:
         return None
