@@ -3,7 +3,8 @@
     python benchmarks/thresholds.py prepare --data FOLDER    train, and keep the logits (minutes)
     python benchmarks/thresholds.py table                    the tables of docs/thresholds.md
     python benchmarks/thresholds.py tail --draws 2           a second parameter beside T
-    python benchmarks/thresholds.py held-out                 once, logged: held-out tasks of trust.py
+    python benchmarks/thresholds.py table --bank FOLDER      development families of trust_bank.py
+    python benchmarks/thresholds.py held-out --bank FOLDER   its held-out families; each look is logged
 
 A target is a model on shifted data, with a second model and the temperature that `calibrate` finds
 without labels. Families: those of `trust_families.py`, and the tasks of `trust.py` as far as
@@ -36,7 +37,8 @@ import numpy as np
 from scipy.special import expit, logit
 from scipy.stats import binom
 
-import trust
+import trust_bank
+from evaluation import step_of
 from pseudocal import LabelSample, PseudoCal, rows_to_label
 from pseudocal.calibrators import (
     Threshold,
@@ -51,6 +53,7 @@ from pseudocal.lab.bench import Store, Task
 from pseudocal.lab.bench.store import load_arrays
 from pseudocal.mixup import partners
 from pseudocal.predictors import as_predictor
+from trust import opened
 from trust_cases import DEVELOPMENT, SEEDS, case_of_logits, stored_case
 from trust_families import (
     CORRUPTIONS,
@@ -249,6 +252,22 @@ def some_rows(target: Target) -> Target:
         second=target.second[rows],
         labels=target.labels[rows].astype(np.int64),
     )
+
+
+def bank_targets(bank: Path, families: Iterable[str]) -> Iterator[Target]:
+    """Models of `trust_bank.py`, each with a second model and with a weak one."""
+    method = PseudoCal(epochs=1, on_unreliable="identity")
+    for name in families:
+        for case in trust_bank.load_cases(bank / f"{name}.npz"):
+            evidence = method.empty_evidence()
+            evidence.add(step_of(case))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # T = 1 takes the place of a refused temperature
+                temperature = method.conclude(evidence).temperature
+            logits = case.logits.astype(np.float64)
+            second = case.second.argmax(axis=1)
+            task = f"{case.task}, {case.second_kind}, {case.smoothed}"
+            yield Target(case.family, task, logits, second, case.labels, temperature)
 
 
 # ------------------------------------------------------------------------------ measurements
@@ -553,14 +572,19 @@ def main() -> None:
     parser.add_argument("what", choices=["prepare", "table", "tail", "held-out"])
     parser.add_argument("--data", type=Path, help="folder with files that are no part of pseudocal")
     parser.add_argument("--out", type=Path, default=Path("runs/bench"), help="models of trust.py")
+    parser.add_argument("--bank", type=Path, help="models of trust_bank.py")
     parser.add_argument("--draws", type=int, default=50, help="of labels, for each model")
     args = parser.parse_args()
     if args.what == "prepare":
         prepare(args.data, args.out)
         return
+    if args.what == "held-out" and args.bank is None:
+        parser.error("expected --bank FOLDER, the models of trust_bank.py")
     if args.what == "held-out":
-        targets = list(stored_targets(trust.HELD_OUT, Store(args.out)))
-        trust.opened("thresholds: broken promises and coverage")
+        opened("bank: thresholds, broken promises and coverage")
+        targets = list(bank_targets(args.bank, trust_bank.HELD_OUT))
+    elif args.bank is not None:
+        targets = list(bank_targets(args.bank, trust_bank.DEVELOPMENT))
     else:
         targets = load_targets()
     if not targets:
