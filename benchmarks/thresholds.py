@@ -497,16 +497,20 @@ def recommended_table(targets: list[Target], draws: int) -> Iterator[str]:
 
 
 def tail_table(targets: list[Target], draws: int) -> Iterator[str]:
-    """A second parameter beside T, fitted to labels, and the most confident fifth.
+    """A second parameter beside T, fitted to labels: the most confident fifth, and the others.
 
     The probability of being right is sigmoid(a + b logit c), c the confidence at the refined T. a
-    and b have normal priors around 0 and 1. Scored on the rows without a label.
+    and b have normal priors around 0 and 1. Scored on the rows without a label. "Worse" is a draw
+    whose ECE is more than a point above that with T alone.
     """
     priors = {"T alone": None, "a, b: 0.5, 0.25": (0.5, 0.25), "a, b: 1, 0.5": (1.0, 0.5)}
-    yield "| labels | fitted | ECE | distance in the top fifth | confidence minus accuracy there |"
-    yield "|---|---|---|---|---|"
+    yield (
+        "| labels | fitted | ECE | distance in the top fifth | confidence minus accuracy there "
+        "| distance in the lowest fifth | better | worse |"
+    )
+    yield "|---|---|---|---|---|---|---|---|"
     for n in NUMBERS:
-        scores: defaultdict[str, list[tuple[float, float, float]]] = defaultdict(list)
+        scores: defaultdict[str, list[tuple[float, ...]]] = defaultdict(list)
         for target in targets:
             if len(target.labels) < 2 * n:
                 continue
@@ -519,13 +523,22 @@ def tail_table(targets: list[Target], draws: int) -> Iterator[str]:
                 c = np.array(confidences(target.logits, scaling.temperature))
                 rest = np.setdiff1d(np.arange(len(c)), rows)
                 top = rest[c[rest] >= np.quantile(c, 0.8)]
+                lowest = rest[c[rest] <= np.quantile(c, 0.2)]
+                alone = binned_error(c[rest], right[rest])
                 for name, widths in priors.items():
                     q = c if widths is None else two_parameters(c, right, rows, widths)
+                    error = binned_error(q[rest], right[rest])
                     off = float(q[top].mean() - right[top].mean())
-                    scores[name].append((binned_error(q[rest], right[rest]), abs(off), off))
+                    low = float(q[lowest].mean() - right[lowest].mean())
+                    better = error < alone - 0.01
+                    worse = error > alone + 0.01
+                    scores[name].append((error, abs(off), off, abs(low), better, worse))
         for name, found in scores.items():
-            cells = " | ".join(f"{100 * value:.2f}" for value in np.mean(found, axis=0))
-            yield f"| {n} | {name} | {cells} |"
+            means = 100 * np.mean(found, axis=0)
+            cells = [f"{value:.2f}" for value in means[:4]] + [
+                f"{value:.0f}%" for value in means[4:]
+            ]
+            yield f"| {n} | {name} | {' | '.join(cells)} |"
 
 
 def two_parameters(
