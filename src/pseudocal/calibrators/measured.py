@@ -36,6 +36,8 @@ class MeasuredEvidence(NamedTuple):
             accuracy.
         moves: By how much the mean confidence changes at least, with the temperatures of the
             interval.
+        contradicted: How many predictions the labels confirm, if these are so few that the classes
+            or the labels must be wrong; None otherwise.
 
     """
 
@@ -47,6 +49,7 @@ class MeasuredEvidence(NamedTuple):
     labels: int
     outside: float = 0.0
     moves: float = 0.0
+    contradicted: int | None = None
 
 
 def judge_temperature(
@@ -101,6 +104,9 @@ def judge_temperature(
         return "caution", Reason(code, numbers | {"gap": before}), None
     if idle:
         return "already calibrated", Reason(ReasonCode.LABELS_ALREADY_CALIBRATED, numbers), None
+    if evidence.contradicted is not None:
+        counts = {"labels": float(evidence.labels), "right": float(evidence.contradicted)}
+        return "do not apply", Reason(ReasonCode.LABELS_CONTRADICT, counts), None
     if low <= 0 <= high:
         more = more_labels(evidence.labels, low, high, evidence.narrow)
         reason = Reason(ReasonCode.LABELS_UNDECIDED, numbers | {"more": float(more)})

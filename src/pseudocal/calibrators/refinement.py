@@ -62,6 +62,9 @@ SLOPE_STEP = 0.01  # step in log T for a numerical derivative
 # nothing made calibration worse on the development families
 GAP_NOISE = 0.03
 SAME_CONFIDENCE = 1e-9  # mean confidences that differ by less are the same
+# temperatures that bring the mean confidence to within this of chance are equivalent
+FLAT = 0.01
+FEWEST_WRONG = 10  # labels from which on it means something that none confirms the model
 MOST_WEIGHT = 1e6  # the largest weight of a label, if all rows have one
 
 
@@ -286,12 +289,20 @@ def _measured(
     accuracy = accuracy_interval(checked)
     low, high = _interval(labelled, found, right)
     before = float(confidences(target).mean())
+    chance = 1 / target.shape[1]
+    at_high = float(confidences(target, math.exp(high)).mean())
+    mean = found.mean
+    if held_out and at_high < chance + FLAT < before:  # labels say no more than "at least"
+        flat = math.log(match_confidence(target, chance + FLAT).temperature)
+        mean = min(mean, flat)
+        low = min(low, flat)
+        temperature = math.exp(mean)
     after = float(confidences(target, temperature).mean())
     applied = temperature
     if held_out and len(target) > len(labelled.rows):
         applied = _held_back(target, temperature, before, after, accuracy.value)
     at_low = float(confidences(target, math.exp(low)).mean())
-    at_high = float(confidences(target, math.exp(high)).mean())
+    contradicted = accuracy.high < chance or (len(right) >= FEWEST_WRONG and not right.any())
     evidence = MeasuredEvidence(
         low,
         high,
@@ -301,6 +312,7 @@ def _measured(
         labels=len(right),
         outside=max(accuracy.low - before, before - accuracy.high, 0.0),
         moves=0.0 if low <= 0 <= high else min(abs(at_low - before), abs(at_high - before)),
+        contradicted=int(right.sum()) if contradicted else None,
     )
     verdict, reason, more = judge_temperature(math.log(temperature), evidence)
     reasons = [reason]
@@ -321,7 +333,7 @@ def _measured(
         sampling=sample.sampling,
         seed=sample.seed,
         priors=priors,
-        temperature=Interval(math.exp(found.mean), math.exp(low), math.exp(high)),
+        temperature=Interval(math.exp(mean), math.exp(low), math.exp(high)),
         accuracy=accuracy,
         gap_before=gap(before, accuracy),
         gap_after=gap(after, accuracy),

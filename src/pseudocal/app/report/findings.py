@@ -20,28 +20,17 @@ from pseudocal.app.report.wording import (
 from pseudocal.app.run import CALIBRATION
 from pseudocal.calibrators import Reason, ReasonCode
 from pseudocal.calibrators.measured import Measured
+from pseudocal.calibrators.wording import IMPROVES, OPINIONS
 from pseudocal.metrics import Interval
 
 TO_LABEL = 50  # inputs that are recommended to be labelled
 FEW_IMAGES = 50
 FEW_MIXED = 0.1  # a fraction of pairs
-# reasons that say what second opinions found, and not what speaks for or against T
-OPINIONS = (
-    ReasonCode.SECOND_MODEL_AGREES,
-    ReasonCode.SECOND_MODELS_AGREE,
-    ReasonCode.SHARED_ERRORS_UNKNOWN,
-    ReasonCode.SURROGATE_AGREES,
-    ReasonCode.SURROGATE_ERRORS_UNKNOWN,
-    ReasonCode.SURROGATE_CONFIRMS,
-)
-# reasons that speak for T
-IMPROVES = (
-    ReasonCode.LOWERS_CONFIDENCE,
-    ReasonCode.RAISES_CONFIDENCE,
-    ReasonCode.CLOSER,
-    ReasonCode.MIXUP_AGREES,
-    ReasonCode.LABELS_OVERCONFIDENT,
-    ReasonCode.LABELS_UNDERCONFIDENT,
+# reasons that say why there are no mixup samples
+NOT_MIXED = (
+    ReasonCode.TEXTS_NOT_MIXED,
+    ReasonCode.TOKEN_IDS_NOT_MIXED,
+    ReasonCode.TABLES_NOT_MIXED,
 )
 # reasons for which no temperature helps
 UNCORRECTABLE = (ReasonCode.LABELS_CONFIDENCE_HIGH, ReasonCode.LABELS_CONFIDENCE_LOW)
@@ -145,7 +134,8 @@ def deciding_reason(report: Report) -> Reason:
     if judged.verdict == "apply":
         wanted = [reason for reason in judged.reasons if reason.code in IMPROVES]
     else:
-        wanted = [reason for reason in judged.reasons if reason.code not in (*OPINIONS, *IMPROVES)]
+        skipped = (*OPINIONS, *IMPROVES, *NOT_MIXED)
+        wanted = [reason for reason in judged.reasons if reason.code not in skipped]
     return (*wanted, *judged.reasons, Reason(ReasonCode.NOTHING_FITTED))[0]
 
 
