@@ -213,7 +213,7 @@ def test_the_risk_in_numbers_stands_in_the_first_screen(made):
     trust = replace(report.trust, reasons=(cause, risk))
     tested = replace(report, trust=trust)
     assert essentials_of(tested)["What could be wrong"].code == "risk_agreement_tested"
-    assert "in 6 of 10 cases." in shown(tested)
+    assert "in about 6 of 10 cases." in shown(tested)
     assert advice(tested).because == str(cause)
 
 

@@ -170,11 +170,9 @@ QUESTIONS = (
     "What could be wrong",
 )
 SAME = "New inputs are like these. "
-HIDDEN_FROM_BOTH = (
-    "Errors that both models make on real inputs, but not on mixup samples, stay hidden."
-)
+HIDDEN_FROM_BOTH = "Errors that both models make on real inputs only stay hidden."
 HIDDEN = "Consistent errors of the model stay hidden."
-TESTED = " In our tests, such temperatures lowered the calibration error in {fell:.0f} of 10 cases."
+TESTED = " In our tests, such a calibration helped in about {fell:.0f} of 10 cases."
 
 ESSENTIALS: dict[str, str] = {
     # what changes
