@@ -232,6 +232,7 @@ def test_a_threshold_says_which_predictions_to_trust(made):
     both = replace(found, basis="estimated", agreement=True)
     text = str(essentials_of(replace(report, threshold=both))["Which predictions to trust"])
     assert "at least 90% on which both models agree. An estimated 5% of them are wrong" in text
+    assert "too few for 73% of test models" in text
     more = replace(both, confidence=0.0, if_disagree=0.7)
     text = str(essentials_of(replace(report, threshold=more))["Which predictions to trust"])
     assert "at least 70%, and all on which both models agree" in text
@@ -245,6 +246,7 @@ def test_nothing_is_estimated_for_a_model_that_predicts_one_class(made):
     one_class = Reason(ReasonCode.ONE_CLASS, {"classes": 6.0, "fraction": 0.96})
     collapsed = replace(report, trust=replace(report.trust, reasons=(one_class,)))
     assert headline_of(collapsed).code == "unknown"
+    assert codes(collapsed)[2:] == ["assumed_nothing", "risk_nothing"]
     assert advice(collapsed).code == "check_or_label"
 
 

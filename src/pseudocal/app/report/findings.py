@@ -19,7 +19,7 @@ from pseudocal.app.report.wording import (
     rule_of,
 )
 from pseudocal.app.run import CALIBRATION
-from pseudocal.app.thresholds import RunThreshold
+from pseudocal.app.thresholds import ESTIMATES_BROKEN, RunThreshold
 from pseudocal.calibrators import Reason, ReasonCode
 from pseudocal.calibrators.measured import Measured
 from pseudocal.calibrators.wording import IMPROVES, OPINIONS
@@ -204,6 +204,7 @@ def _accepted(threshold: RunThreshold, unit: str) -> Essential:
         "most": f"{100 * threshold.max_error:.6g}%",
         "level": threshold.level,
         "about": "" if threshold.exact else "about ",
+        "broken": ESTIMATES_BROKEN,
         "promise": threshold.promise,
     }
     return Essential(f"trust_{threshold.basis}", values)
@@ -223,10 +224,12 @@ def _source(report: Report) -> str:
     """What the result rests on: labels, agreement, surrogate, mixup, the confidence or nothing."""
     if report.labels is not None:
         return "labels"
+    if report.unchanged and known_accuracy(report) is None:
+        return "nothing"
     source = estimate_source(report)
-    if not report.unfitted or source != "mixup":
-        return source
-    return "nothing" if known_accuracy(report) is None else "confidence"
+    if report.unfitted and source == "mixup":
+        return "confidence"
+    return source
 
 
 def _assumed(report: Report) -> Essential:
@@ -237,8 +240,11 @@ def _assumed(report: Report) -> Essential:
 
 def _risk(report: Report) -> Essential | Fact:
     """The first caution, a measurement or, if there is none, what the method cannot see."""
+    elsewhere = ["preprocessing_assumed"]
+    if report.unchanged:
+        elsewhere.append("pairs_mixed")
     for fact in report.facts:
-        if fact.level == "caution" and fact.code != "preprocessing_assumed":
+        if fact.level == "caution" and fact.code not in elsewhere:
             return fact
     row = report.metric("ece")
     if row is not None:

@@ -189,7 +189,9 @@ ESSENTIALS: dict[str, str] = {
         ACCEPTED + "At most {most} of them are wrong, with a probability of {about}{level:.0%}."
     ),
     "trust_estimated": (
-        ACCEPTED + "An estimated {most} of them are wrong. Without labels, that is often too low."
+        ACCEPTED
+        + "An estimated {most} of them are wrong (in our tests, too low for {broken:.0%} of "
+        "models)."
     ),
     "trust_none": "{promise}",
     "trust_measured": REACHED + "{after}. {error:.1%} of them are wrong (ground truth).",
@@ -211,7 +213,7 @@ ESSENTIALS: dict[str, str] = {
     ),
     "assumed_mixup": SAME + "The model treats them like mixup samples (blends of two inputs).",
     "assumed_confidence": SAME + "The accuracy is about the mean confidence.",
-    "assumed_nothing": SAME + "Nothing else was assumed, and nothing was fitted.",
+    "assumed_nothing": SAME + "Nothing else was assumed.",
     # what could be wrong
     "risk_measured": "On the ground truth, the confidence is off by {ece:.1%} on average (ECE).",
     "risk_labels": (
