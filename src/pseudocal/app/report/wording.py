@@ -190,8 +190,7 @@ ESSENTIALS: dict[str, str] = {
     ),
     "trust_estimated": (
         ACCEPTED
-        + "An estimated {most} of them are wrong (in our tests, too low for {broken:.0%} of "
-        "models)."
+        + "An estimated {most} of them are wrong (too few for {broken:.0%} of test models)."
     ),
     "trust_none": "{promise}",
     "trust_measured": REACHED + "{after}. {error:.1%} of them are wrong (ground truth).",
