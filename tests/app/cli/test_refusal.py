@@ -84,7 +84,7 @@ def check_refused(out: Path, used: str = "mixup") -> Calibration:
 
 def check_said(out: Path, printed: str, refused: float) -> None:
     accuracy, recommendation, reason, temperature = printed.splitlines()[:4]
-    assert accuracy.startswith("Estimated accuracy: ")
+    assert accuracy.startswith("Unknown accuracy: ")
     assert recommendation == (
         "Recommendation: Keep the model you have, or label 50 inputs to calibrate it: "
         f"pseudocal label {out} -n 50"

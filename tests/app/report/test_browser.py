@@ -19,7 +19,7 @@ from pseudocal.app.report.page import comparison, line_of
 from pseudocal.app.thresholds import ClassLine, RunThreshold
 from pseudocal.arrays import Labelled
 from pseudocal.calibrators import Reason, ReasonCode
-from pseudocal.calibrators.thresholds import Candidate
+from pseudocal.calibrators.thresholds import Candidate, Light
 
 pytestmark = pytest.mark.filterwarnings("default")  # of the browser's driver
 
@@ -194,9 +194,10 @@ def with_longest_answers(report: Report) -> Report:
 
 def with_class_thresholds(report: Report) -> Report:
     """Twelve classes with each light."""
+    lights: tuple[Light, ...] = ("estimated", "not enough labels", "guaranteed")
     lines = [
         ClassLine(k, f"kind of thing {k}", light, 0.0, 0.91234, 0.4, 40 - k)
-        for k, light in enumerate(("estimated", "not enough labels", "guaranteed") * 4)
+        for k, light in enumerate(lights * 4)
     ]
     threshold = RunThreshold(
         0.05, "guaranteed", 0.9, None, True, 0.4, 0.02, 77, 1, classes=tuple(lines)
