@@ -3,7 +3,8 @@
     python benchmarks/thresholds.py prepare --data FOLDER    train, and keep the logits (minutes)
     python benchmarks/thresholds.py table                    the tables of docs/howto/thresholds.md
     python benchmarks/thresholds.py tail --draws 2           a second parameter beside T
-    python benchmarks/thresholds.py held-out                 once, logged: held-out tasks of trust.py
+    python benchmarks/thresholds.py table --bank FOLDER      development families of trust_bank.py
+    python benchmarks/thresholds.py held-out --bank FOLDER   its held-out families; each look is logged
 
 A target is a model on shifted data, with a second model and the temperature that `calibrate` finds
 without labels. Families: those of `trust_families.py`, and the tasks of `trust.py` as far as
@@ -36,7 +37,8 @@ import numpy as np
 from scipy.special import expit, logit
 from scipy.stats import binom
 
-import trust
+import trust_bank
+from evaluation import step_of
 from pseudocal import LabelSample, PseudoCal, rows_to_label
 from pseudocal.calibrators import (
     Threshold,
@@ -51,6 +53,7 @@ from pseudocal.lab.bench import Store, Task
 from pseudocal.lab.bench.store import load_arrays
 from pseudocal.mixup import partners
 from pseudocal.predictors import as_predictor
+from trust import opened
 from trust_cases import DEVELOPMENT, SEEDS, case_of_logits, stored_case
 from trust_families import (
     CORRUPTIONS,
@@ -249,6 +252,22 @@ def some_rows(target: Target) -> Target:
         second=target.second[rows],
         labels=target.labels[rows].astype(np.int64),
     )
+
+
+def bank_targets(bank: Path, families: Iterable[str]) -> Iterator[Target]:
+    """Models of `trust_bank.py`, each with a second model and with a weak one."""
+    method = PseudoCal(epochs=1, on_unreliable="identity")
+    for name in families:
+        for case in trust_bank.load_cases(bank / f"{name}.npz"):
+            evidence = method.empty_evidence()
+            evidence.add(step_of(case))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # T = 1 takes the place of a refused temperature
+                temperature = method.conclude(evidence).temperature
+            logits = case.logits.astype(np.float64)
+            second = case.second.argmax(axis=1)
+            task = f"{case.task}, {case.second_kind}, {case.smoothed}"
+            yield Target(case.family, task, logits, second, case.labels, temperature)
 
 
 # ------------------------------------------------------------------------------ measurements
@@ -478,16 +497,20 @@ def recommended_table(targets: list[Target], draws: int) -> Iterator[str]:
 
 
 def tail_table(targets: list[Target], draws: int) -> Iterator[str]:
-    """A second parameter beside T, fitted to labels, and the most confident fifth.
+    """A second parameter beside T, fitted to labels: the most confident fifth, and the others.
 
     The probability of being right is sigmoid(a + b logit c), c the confidence at the refined T. a
-    and b have normal priors around 0 and 1. Scored on the rows without a label.
+    and b have normal priors around 0 and 1. Scored on the rows without a label. "Worse" is a draw
+    whose ECE is more than a point above that with T alone.
     """
     priors = {"T alone": None, "a, b: 0.5, 0.25": (0.5, 0.25), "a, b: 1, 0.5": (1.0, 0.5)}
-    yield "| labels | fitted | ECE | distance in the top fifth | confidence minus accuracy there |"
-    yield "|---|---|---|---|---|"
+    yield (
+        "| labels | fitted | ECE | distance in the top fifth | confidence minus accuracy there "
+        "| distance in the lowest fifth | better | worse |"
+    )
+    yield "|---|---|---|---|---|---|---|---|"
     for n in NUMBERS:
-        scores: defaultdict[str, list[tuple[float, float, float]]] = defaultdict(list)
+        scores: defaultdict[str, list[tuple[float, ...]]] = defaultdict(list)
         for target in targets:
             if len(target.labels) < 2 * n:
                 continue
@@ -500,13 +523,22 @@ def tail_table(targets: list[Target], draws: int) -> Iterator[str]:
                 c = np.array(confidences(target.logits, scaling.temperature))
                 rest = np.setdiff1d(np.arange(len(c)), rows)
                 top = rest[c[rest] >= np.quantile(c, 0.8)]
+                lowest = rest[c[rest] <= np.quantile(c, 0.2)]
+                alone = binned_error(c[rest], right[rest])
                 for name, widths in priors.items():
                     q = c if widths is None else two_parameters(c, right, rows, widths)
+                    error = binned_error(q[rest], right[rest])
                     off = float(q[top].mean() - right[top].mean())
-                    scores[name].append((binned_error(q[rest], right[rest]), abs(off), off))
+                    low = float(q[lowest].mean() - right[lowest].mean())
+                    better = error < alone - 0.01
+                    worse = error > alone + 0.01
+                    scores[name].append((error, abs(off), off, abs(low), better, worse))
         for name, found in scores.items():
-            cells = " | ".join(f"{100 * value:.2f}" for value in np.mean(found, axis=0))
-            yield f"| {n} | {name} | {cells} |"
+            means = 100 * np.mean(found, axis=0)
+            cells = [f"{value:.2f}" for value in means[:4]] + [
+                f"{value:.0f}%" for value in means[4:]
+            ]
+            yield f"| {n} | {name} | {' | '.join(cells)} |"
 
 
 def two_parameters(
@@ -553,14 +585,19 @@ def main() -> None:
     parser.add_argument("what", choices=["prepare", "table", "tail", "held-out"])
     parser.add_argument("--data", type=Path, help="folder with files that are no part of pseudocal")
     parser.add_argument("--out", type=Path, default=Path("runs/bench"), help="models of trust.py")
+    parser.add_argument("--bank", type=Path, help="models of trust_bank.py")
     parser.add_argument("--draws", type=int, default=50, help="of labels, for each model")
     args = parser.parse_args()
     if args.what == "prepare":
         prepare(args.data, args.out)
         return
+    if args.what == "held-out" and args.bank is None:
+        parser.error("expected --bank FOLDER, the models of trust_bank.py")
     if args.what == "held-out":
-        targets = list(stored_targets(trust.HELD_OUT, Store(args.out)))
-        trust.opened("thresholds: broken promises and coverage")
+        opened("bank: thresholds, broken promises and coverage")
+        targets = list(bank_targets(args.bank, trust_bank.HELD_OUT))
+    elif args.bank is not None:
+        targets = list(bank_targets(args.bank, trust_bank.DEVELOPMENT))
     else:
         targets = load_targets()
     if not targets:

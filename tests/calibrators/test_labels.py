@@ -25,6 +25,7 @@ from pseudocal.calibrators import (
     CANNOT_TELL,
     NONE_OF_THESE,
     Prior,
+    Reason,
     ReasonCode,
     measure_temperature,
     refine,
@@ -348,14 +349,35 @@ def test_a_gap_that_no_temperature_corrects_is_not_called_calibrated():
     assert measured.verdict == "already calibrated"
 
 
-def test_a_model_that_is_always_wrong_is_overconfident():
-    """The temperatures that labels support are so high that they hardly differ, but far from 1."""
-    logits = 9 * np.random.default_rng(0).normal(size=(400, 10))
-    rows = rows_to_label(logits, 20)
-    _, measured = refine(logits, LabelSample(rows, logits[rows].argmin(axis=1)))
-    assert measured.temperature.low > 5
-    assert measured.verdict == "apply"
-    assert measured.reasons[0].code == ReasonCode.LABELS_OVERCONFIDENT
+@pytest.mark.parametrize("classes", [3, 10, 52])
+def test_labels_that_contradict_the_model_refuse_it_and_bound_the_temperature(classes):
+    """Every temperature that is high enough fits such labels: T stops where confidence is flat."""
+    logits = 9 * np.random.default_rng(0).normal(size=(400, classes))
+    rows = rows_to_label(logits, 25)
+    scaling, measured = refine(logits, LabelSample(rows, logits[rows].argmin(axis=1)))
+    assert measured.verdict == "do not apply"
+    assert measured.reasons == (
+        Reason(ReasonCode.LABELS_CONTRADICT, {"labels": 25.0, "right": 0.0}),
+    )
+    assert scaling.temperature == measured.temperature.value
+    assert softmax(logits / scaling.temperature).max(axis=1).mean() == pytest.approx(
+        1 / classes + 0.01
+    )
+
+
+def test_a_few_wrong_labels_contradict_nothing_and_a_model_below_chance_is_refused():
+    many = 9 * np.random.default_rng(0).normal(size=(400, 10))
+    rows = rows_to_label(many, 9)
+    _, few = refine(many, LabelSample(rows, many[rows].argmin(axis=1)))
+    assert few.reasons[0].code == ReasonCode.LABELS_OVERCONFIDENT
+    logits = 9 * np.random.default_rng(0).normal(size=(400, 3))
+    rows = rows_to_label(logits, 25)
+    wrong, right = logits[rows].argmin(axis=1), logits[rows].argmax(axis=1)
+    labels = np.where(np.arange(25) < 2, right, wrong)
+    _, below = refine(logits, LabelSample(rows, labels))
+    assert below.accuracy.high < 1 / 3
+    assert below.reasons[0].numbers == {"labels": 25.0, "right": 2.0}
+    assert below.verdict == "do not apply"
 
 
 def evidence(low: float, high: float, **changes: float) -> MeasuredEvidence:
@@ -399,6 +421,7 @@ OF_LABELS: list[tuple[str, str, float, MeasuredEvidence, dict[str, float]]] = [
         evidence(0.2, 0.8),
         {"temperature": math.exp(-0.1)},
     ),
+    ("labels_contradict", "do not apply", 0.5, evidence(0.2, 0.8, contradicted=0), {"right": 0.0}),
 ]
 
 
@@ -497,7 +520,9 @@ def test_each_reason_of_labels(
     code: str, verdict: str, log_t: float, given: MeasuredEvidence, numbers: dict[str, float]
 ) -> None:
     said, reason = judge_temperature(log_t, given)
-    ends = {"labels": 50.0, "low": math.exp(given.low), "high": math.exp(given.high)}
+    ends = {"labels": 50.0}
+    if code != "labels_contradict":
+        ends |= {"low": math.exp(given.low), "high": math.exp(given.high)}
     assert (said, reason.code, reason.numbers) == (verdict, code, ends | numbers)
 
 

@@ -8,7 +8,14 @@ from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators import Reason, ReasonCode
 from pseudocal.calibrators.agreement import Agreement, Consensus
 from pseudocal.calibrators.confidence import match_confidence, mean_confidence
-from pseudocal.calibrators.trust import Trust, estimate_together, judge, too_close
+from pseudocal.calibrators.trust import (
+    LATER_REASONS,
+    Trust,
+    estimate_together,
+    judge,
+    too_close,
+)
+from pseudocal.calibrators.wording import IMPROVES, OPINIONS
 from pseudocal.scaling.temperature import BOUNDS
 
 # of a person's labels (test_labels.py), and of inputs that cannot be mixed (app/cli/test_texts.py)
@@ -254,6 +261,33 @@ CASES = {  # the reason: what is judged, the verdict, and what must be true then
             and n["temperature"] == t.temperatures["agreement"] != 1
         ),
     ),
+    ReasonCode.WITHIN_INTERVAL: (
+        lambda: trust_of(rows(0.6), agreements=[two(0.5)]),
+        "caution",
+        lambda t, n: (
+            n["before"] == pytest.approx(0.6)
+            and (n["low"], n["high"]) == (t.estimated_accuracy.low, t.estimated_accuracy.high)
+            and n["low"] < n["before"] < n["high"]
+        ),
+    ),
+    ReasonCode.SMALL_GAP: (
+        lambda: trust_of(
+            rows(0.64, classes=1000, n=100_000),
+            agreements=[two(0.5, classes=1000, mistakes=1e6, inputs=100_000)],
+        ),
+        "caution",
+        lambda t, n: t.estimated_accuracy.high < n["before"] and n["gap"] == gap(t, "none"),
+    ),
+    ReasonCode.RARELY_UNDERCONFIDENT: (
+        lambda: trust_of(rows(0.29), agreements=[two(0.5)]),
+        "caution",
+        lambda t, n: t.temperatures["agreement"] < 1,
+    ),
+    ReasonCode.MANY_SHARED_ERRORS: (
+        lambda: trust_of(rows(0.9), agreements=[two(0.9, shared=0.6)]),
+        "caution",
+        lambda t, n: n == {"shared": 0.6},
+    ),
     ReasonCode.EXPECTED_GAIN: (
         lambda: trust_of(rows(0.6), agreements=[two(0.5)]),
         "caution",
@@ -422,6 +456,30 @@ def test_how_far_the_confidence_moves_decides(confidence, verdict, fell):
     assert trust.verdict == verdict
     risks = [r.numbers["fell"] for r in trust.reasons if r.code == ReasonCode.EXPECTED_GAIN]
     assert risks == ([] if fell is None else [fell])
+
+
+@pytest.mark.parametrize(
+    ("confidence", "agreements", "cause"),
+    [
+        (0.6, [two(0.5)], ReasonCode.WITHIN_INTERVAL),
+        (0.29, [two(0.5)], ReasonCode.RARELY_UNDERCONFIDENT),
+        (0.9, [two(0.9, shared=0.6)], ReasonCode.MANY_SHARED_ERRORS),
+        (0.8, [two(0.5), surrogate(0.9)], ReasonCode.SURROGATE_DIFFERS),
+        (0.6, [surrogate(0.5)], ReasonCode.SURROGATE_ONLY),
+        (0.6, [], ReasonCode.NO_SECOND_OPINION),
+        (0.8, [two(0.7, confidence=0.5)], ReasonCode.SECOND_MODEL_LESS_CONFIDENT),
+    ],
+)
+def test_the_cause_of_caution_comes_first_and_the_risk_before_what_was_found(
+    confidence, agreements, cause
+):
+    trust = trust_of(rows(confidence), agreements=agreements)
+    codes = [reason.code for reason in trust.reasons]
+    assert (trust.verdict, codes[0]) == ("caution", cause)
+    if ReasonCode.EXPECTED_GAIN in codes:
+        risk = codes.index(ReasonCode.EXPECTED_GAIN)
+        assert not {*codes[:risk]} & {*OPINIONS, *IMPROVES}
+        assert {*codes[risk + 1 :]} <= {*LATER_REASONS[-1]}
 
 
 def test_models_that_agree_on_nearly_all_inputs_may_raise_the_confidence():

@@ -10,7 +10,14 @@ from pseudocal.calibrators.trust import Trust
 from pseudocal.calibrators.wording import TEMPLATES
 
 OLD_WORDS = ("answer", "student", "forecast", "mixes", " sure ", "first one's", "{", "}")
-COUNTS = {"labels": 1234.0, "more": 1234.0, "fell": 9.0, "models": 3.0, "classes": 1000.0}
+COUNTS = {
+    "labels": 1234.0,
+    "more": 1234.0,
+    "fell": 9.0,
+    "models": 3.0,
+    "classes": 1000.0,
+    "right": 2.0,
+}
 
 
 def example(code):

@@ -124,7 +124,7 @@ def collect_outputs(
     record = RunRecord(
         model=AboutModel(name=name, title=path.name, kind="outputs", recipe="outputs", output=None),
         data=AboutData(
-            name=source or name,
+            name=os.path.basename(source or name),
             inputs=len(logits),
             used=len(logits),
             preparation=f"saved {output_type or 'logits'}; no model was run",

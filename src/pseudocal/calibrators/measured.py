@@ -35,6 +35,8 @@ class MeasuredEvidence(NamedTuple):
         outside: How far the mean confidence without calibration is outside the 90% interval of the
             accuracy.
         more: The number of further labels that would settle the verdict; None if it is too large.
+        contradicted: How many predictions the labels confirm, if these are so few that the classes
+            or the labels must be wrong; None otherwise.
 
     """
 
@@ -45,6 +47,7 @@ class MeasuredEvidence(NamedTuple):
     labels: int
     outside: float = 0.0
     more: int | None = None
+    contradicted: int | None = None
 
     @property
     def idle(self) -> bool:
@@ -103,6 +106,9 @@ def judge_temperature(log_t: float, evidence: MeasuredEvidence) -> tuple[Measure
         return "caution", Reason(code, numbers | {"gap": evidence.gap_before})
     if evidence.idle:
         return "already calibrated", Reason(ReasonCode.LABELS_ALREADY_CALIBRATED, numbers)
+    if evidence.contradicted is not None:
+        counts = {"labels": float(evidence.labels), "right": float(evidence.contradicted)}
+        return "do not apply", Reason(ReasonCode.LABELS_CONTRADICT, counts)
     if evidence.undecided:
         if evidence.more is None:
             return "caution", Reason(ReasonCode.LABELS_CLOSE_TO_ONE, numbers)

@@ -72,6 +72,9 @@ SLOPE_STEP = 0.01  # step in log T for a numerical derivative
 GAP_NOISE = 0.25
 SAME_CONFIDENCE = 1e-9  # mean confidences that differ by less are the same
 EQUIVALENT_ROWS = 1000  # of the target that tell which temperatures are as good as T = 1
+# temperatures that bring the mean confidence to within this of chance are equivalent
+FLAT = 0.01
+FEWEST_WRONG = 10  # labels from which on it means something that none confirms the model
 
 
 def refine(
@@ -318,6 +321,14 @@ def _measured(
     accuracy = accuracy_interval(checked)
     low, high = _interval(labelled, found, right)
     before = float(confidences(target).mean())
+    chance = 1 / target.shape[1]
+    at_high = float(confidences(target, math.exp(high)).mean())
+    mean = found.mean
+    if held_out and at_high < chance + FLAT < before:  # labels say no more than "at least"
+        flat = math.log(match_confidence(target, chance + FLAT).temperature)
+        mean = min(mean, flat)
+        low = min(low, flat)
+        temperature = math.exp(mean)
     after = float(confidences(target, temperature).mean())
     applied = temperature
     unlabelled = len(target) - len(labelled.rows)
@@ -325,6 +336,7 @@ def _measured(
         slack = GAP_NOISE / math.sqrt(len(right))
         applied = _held_back(target, temperature, before, after, accuracy.value, slack)
         after = float(confidences(target, applied).mean())
+    contradicted = accuracy.high < chance or (len(right) >= FEWEST_WRONG and not right.any())
     evidence = MeasuredEvidence(
         history.low,
         history.high,
@@ -335,6 +347,7 @@ def _measured(
         gap_before=before - accuracy.value,
         labels=len(right),
         outside=max(accuracy.low - before, before - accuracy.high, 0.0),
+        contradicted=int(right.sum()) if contradicted else None,
     )
     if evidence.undecided and unlabelled:
         more = _more_labels(labelled, fitted, sample, groups)
@@ -363,7 +376,7 @@ def _measured(
         sampling=sample.sampling,
         seed=sample.seed,
         priors=priors,
-        temperature=Interval(math.exp(found.mean), math.exp(low), math.exp(high)),
+        temperature=Interval(math.exp(mean), math.exp(low), math.exp(high)),
         accuracy=accuracy,
         gap_before=gap(before, accuracy),
         gap_after=gap(after, accuracy),

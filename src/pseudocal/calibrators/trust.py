@@ -24,7 +24,7 @@ import numpy as np
 from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators.agreement import DIFFERENT, Agreement, Consensus
 from pseudocal.calibrators.confidence import Effect, mean_confidence, nearer, normal, predictions
-from pseudocal.calibrators.wording import Reason, ReasonCode
+from pseudocal.calibrators.wording import IMPROVES, OPINIONS, Reason, ReasonCode
 from pseudocal.files import brief
 from pseudocal.scaling import TemperatureScaling
 
@@ -59,6 +59,8 @@ CLEAR = 0.15
 # other temperatures that are applied (`docs/evaluation/index.md`)
 FELL_CLEAR = 8
 FELL_OTHERS = 6
+# models that share more than this of the first one's errors agree on most inputs anyway
+MANY_SHARED = 0.5
 LARGE_GAP = 0.10  # a gap between confidence and accuracy that is large
 DOMINANT = 0.25  # a fraction of predictions of one class above 1 / classes that calls for caution
 # a fraction at which the model hardly tells inputs apart; of two classes, half as far from 1
@@ -66,6 +68,18 @@ COLLAPSED = 0.9
 # a second model whose mean confidence is this much lower may be much less accurate
 LESS_CONFIDENT = 0.2
 MOST_LOG_SE = 1.0  # the standard error of log T if it is larger or not known
+# of the reasons of one verdict, those that are special to a run stand first. After them: why nothing is
+# clear, the risk in numbers, and what was found
+LATER_REASONS = (
+    (
+        ReasonCode.NO_CLEAR_GAIN,
+        ReasonCode.WITHIN_INTERVAL,
+        ReasonCode.SMALL_GAP,
+        ReasonCode.RARELY_UNDERCONFIDENT,
+    ),
+    (ReasonCode.EXPECTED_GAIN,),
+    (*OPINIONS, *IMPROVES, ReasonCode.MIXUP_UNDECIDED, ReasonCode.MIXUP_DISAGREES),
+)
 
 
 class UnreliableCalibrationWarning(UserWarning):
@@ -346,7 +360,7 @@ def judge(
         estimate = estimate_together(consensus)
         dominance = min(1.0, (largest - 1 / classes) / (2 * DOMINANT))
         score = max(weighed.doubt, dominance) - 0.5
-    findings.sort(key=lambda finding: -VERDICTS.index(finding[0]))
+    findings.sort(key=_place)
     effects = {
         name: Effect(t, confidence[name], confidence[name] - estimate.value)
         for name, t in temperatures.items()
@@ -354,6 +368,18 @@ def judge(
     verdict = findings[0][0]
     reasons = tuple(reason for _, reason in findings)
     return Trust(verdict, reasons, estimate, evidence, score, effects)
+
+
+def _place(finding: Finding) -> tuple[int, int]:
+    """Where a reason stands: the worst verdict first, and then as `LATER_REASONS` says."""
+    verdict, reason = finding
+    worst = -VERDICTS.index(verdict)
+    if verdict == "apply":
+        return worst, 0
+    for place, codes in enumerate(LATER_REASONS, 1):
+        if reason.code in codes:
+            return worst, place
+    return worst, 0
 
 
 def lowers_clearly(consensus: Consensus, confidence: float) -> bool:
@@ -366,6 +392,7 @@ def _on_surrogate(consensus: Consensus, surrogate: Agreement, confidence: float)
     numbers = {"surrogate": surrogate.accuracy, "accuracy": consensus.accuracy}
     if consensus.difference <= DIFFERENT:
         return "apply", Reason(ReasonCode.SURROGATE_CONFIRMS, numbers)
+    numbers["agreement"] = consensus.of_agreements
     verdict: Verdict = "apply" if lowers_clearly(consensus, confidence) else "caution"
     return verdict, Reason(ReasonCode.SURROGATE_DIFFERS, numbers)
 
@@ -548,10 +575,31 @@ class Weighed:
         if lowers_clearly(self.consensus, before):
             fell = FELL_CLEAR
             verdict = "caution" if self.consensus.at_chance else "apply"
+        doubts = [] if lowers_clearly(self.consensus, before) else [*self._doubts()]
         if too_close(self.consensus, before):  # applied on request only
-            return "caution", (moves, self._mixup_side())
+            return "caution", (moves, *doubts, self._mixup_side())
         risk = Reason(ReasonCode.EXPECTED_GAIN, {"fell": float(fell)})
-        return verdict, (moves, risk, self._mixup_side())
+        return verdict, (moves, *doubts, risk, self._mixup_side())
+
+    def _doubts(self) -> Iterator[Reason]:
+        """Why it is not clear that a temperature from the agreement helps."""
+        before = self.confidence["none"]
+        accuracy = self.consensus.accuracy
+        given = self.consensus.agreements
+        shared = max(agreement.shared for agreement in given)
+        known = min(agreement.mistakes for agreement in given) > 0
+        if known and shared > MANY_SHARED and self.consensus.estimator != "surrogate":
+            yield Reason(ReasonCode.MANY_SHARED_ERRORS, {"shared": shared})
+        if accuracy > before:
+            yield Reason(ReasonCode.RARELY_UNDERCONFIDENT)
+            return
+        estimate = estimate_together(self.consensus)
+        if estimate.high >= before:
+            numbers = {"before": before, "low": estimate.low, "high": estimate.high}
+            yield Reason(ReasonCode.WITHIN_INTERVAL, numbers)
+        else:
+            numbers = {"before": before, "accuracy": accuracy, "gap": before - accuracy}
+            yield Reason(ReasonCode.SMALL_GAP, numbers)
 
     def _mixup_side(self) -> Reason:
         """Whether the mixup estimate points the same way."""

@@ -51,6 +51,10 @@ class ReasonCode(StrEnum):
     LOWERS_CONFIDENCE = auto()
     RAISES_CONFIDENCE = auto()
     NO_CLEAR_GAIN = auto()
+    WITHIN_INTERVAL = auto()
+    SMALL_GAP = auto()
+    RARELY_UNDERCONFIDENT = auto()
+    MANY_SHARED_ERRORS = auto()
     EXPECTED_GAIN = auto()
     MIXUP_AGREES = auto()
     MIXUP_UNDECIDED = auto()
@@ -85,6 +89,28 @@ class ReasonCode(StrEnum):
     LABELS_ENOUGH = auto()
     LABELS_OUTSIDE_INTERVAL = auto()
     LABELS_FURTHER = auto()
+    LABELS_CONTRADICT = auto()
+
+
+# reasons that say what second opinions found, and not what speaks for or against T
+OPINIONS = (
+    ReasonCode.SECOND_MODEL_AGREES,
+    ReasonCode.SECOND_MODELS_AGREE,
+    ReasonCode.SHARED_ERRORS_UNKNOWN,
+    ReasonCode.SURROGATE_AGREES,
+    ReasonCode.SURROGATE_ERRORS_UNKNOWN,
+    ReasonCode.SURROGATE_CONFIRMS,
+    ReasonCode.SAVED_OUTPUTS_AGREE,
+)
+# reasons that speak for T
+IMPROVES = (
+    ReasonCode.LOWERS_CONFIDENCE,
+    ReasonCode.RAISES_CONFIDENCE,
+    ReasonCode.CLOSER,
+    ReasonCode.MIXUP_AGREES,
+    ReasonCode.LABELS_OVERCONFIDENT,
+    ReasonCode.LABELS_UNDERCONFIDENT,
+)
 
 
 @dataclass(frozen=True)
@@ -169,9 +195,9 @@ TEMPLATES: dict[ReasonCode, str] = {
         "another seed or on other features."
     ),
     ReasonCode.SEGMENTATION: (
-        "Segmentation models get no second opinion, so the verdict is caution at best: in our "
-        "tests two of them shared far more errors on real pixels than on mixup samples. Label "
-        "pixels of a few images to measure the accuracy."
+        "Without labels, nothing reveals consistent errors of a segmentation model. A second model "
+        "does not help: in our tests two of them shared far more errors on real pixels than on "
+        "mixup samples. Label pixels of a few images to measure the accuracy."
     ),
     ReasonCode.SECOND_MODEL_TOO_SIMILAR: (
         "The second model shares {shared:.0%} of the first model's errors on mixup samples, so it "
@@ -251,9 +277,9 @@ TEMPLATES: dict[ReasonCode, str] = {
         "A surrogate of the model's predictions estimates an accuracy of {surrogate:.0%}."
     ),
     ReasonCode.SURROGATE_DIFFERS: (
-        "A surrogate of the model's predictions estimates an accuracy of {surrogate:.0%}, which is "
-        "far from that. The estimate is the mean of the two, {accuracy:.0%}. Label about 50 inputs "
-        "to find out which is right."
+        "The estimates disagree: the models' agreement implies an accuracy of {agreement:.0%}, a "
+        "surrogate of the model's predictions {surrogate:.0%}. The estimate is the mean of the "
+        "two, {accuracy:.0%}. Label about 50 inputs to find out which is right."
     ),
     ReasonCode.LOWERS_CONFIDENCE: (
         "T = {temperature:.3g} lowers the mean confidence from {before:.0%} to {accuracy:.0%}, the "
@@ -264,9 +290,25 @@ TEMPLATES: dict[ReasonCode, str] = {
         "estimated accuracy."
     ),
     ReasonCode.NO_CLEAR_GAIN: (
-        "The mean confidence is {before:.0%} without calibration and the estimated accuracy "
-        "{accuracy:.0%}. The estimate is too uncertain to improve on that, so nothing was applied "
-        "(T = 1; the estimate asks for {temperature:.3g}). Label about 50 inputs to find out."
+        "The estimated accuracy ({accuracy:.0%}) is not clearly different from the mean confidence "
+        "({before:.0%}), so nothing was applied (T = 1; the estimate asks for {temperature:.3g}). "
+        "Label about 50 inputs to find out."
+    ),
+    ReasonCode.WITHIN_INTERVAL: (
+        "The mean confidence ({before:.0%}) lies within the interval of the estimated accuracy "
+        "({low:.0%} to {high:.0%}), so the model may need no calibration."
+    ),
+    ReasonCode.SMALL_GAP: (
+        "The estimated accuracy ({accuracy:.0%}) is only {gap:points} points below the mean "
+        "confidence ({before:.0%}), which is within reach of an estimation error."
+    ),
+    ReasonCode.RARELY_UNDERCONFIDENT: (
+        "T would raise the confidence, but few models are underconfident on data that differs "
+        "from their training set."
+    ),
+    ReasonCode.MANY_SHARED_ERRORS: (
+        "The models share {shared:.0%} of the first model's errors on mixup samples, so their "
+        "agreement says little about the accuracy."
     ),
     ReasonCode.EXPECTED_GAIN: (
         "In our tests, such temperatures lowered the calibration error in about {fell:.0f} of 10 "
@@ -359,6 +401,11 @@ TEMPLATES: dict[ReasonCode, str] = {
     ),
     ReasonCode.LABELS_FURTHER: (
         FROM_LABELS + ". T = {temperature:.3g} is further from that than no calibration (T = 1)."
+    ),
+    ReasonCode.LABELS_CONTRADICT: (
+        "{right:.0f} of {labels:labels} confirm the model's predictions, so no temperature makes "
+        "it usable here. Check that the model and the labels have the same classes in the "
+        "same order."
     ),
 }
 

@@ -84,17 +84,17 @@ def check_refused(out: Path, used: str = "mixup") -> Calibration:
 
 def check_said(out: Path, printed: str, refused: float) -> None:
     accuracy, recommendation, reason, temperature = printed.splitlines()[:4]
-    assert accuracy.startswith("Estimated accuracy: ")
+    assert accuracy.startswith("Unknown accuracy: ")
     assert recommendation == (
-        "Recommendation: Keep the model you have, or label 50 inputs to calibrate it: "
+        "Recommendation: Check the model and its inputs, or label 50 inputs to measure it: "
         f"pseudocal label {out} -n 50"
     )
     assert reason.startswith("Reason: ")
     assert temperature == f"T = 1 (fitted {refused:.3f}, rejected); model unchanged"
     assert "calibrated model:" not in printed
     report = json.loads((out / "report.json").read_text())
-    assert report["headline"]["code"] == "estimated"
-    assert report["recommendation"]["code"] == "keep_or_label"
+    assert report["headline"]["code"] == "unknown"
+    assert report["recommendation"]["code"] == "check_or_label"
     assert report["usage"].endswith("# T = 1: the original model\n")
     page = (out / "report.html").read_text()
     assert "Keep using the original model." in page

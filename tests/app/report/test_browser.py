@@ -6,15 +6,20 @@ Everything is there, nothing runs, nothing is fetched, it fits narrow and wide.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pseudocal.app.report import page
+from pseudocal.app.report import Report, page
 from pseudocal.app.report.page import comparison, line_of
+from pseudocal.app.thresholds import ClassLine, RunThreshold
 from pseudocal.arrays import Labelled
+from pseudocal.calibrators import Reason, ReasonCode
+from pseudocal.calibrators.thresholds import Candidate, Light
 
 pytestmark = pytest.mark.filterwarnings("default")  # of the browser's driver
 
@@ -25,10 +30,17 @@ def show(browser, image_files, tmp_path, made):
     events: list[str] = []
     tabs = []
 
-    def open_report(width: int, scheme: str = "light", segments: bool = False, **settings):
+    def open_report(
+        width: int,
+        scheme: str = "light",
+        segments: bool = False,
+        changed: Callable[[Report], Report] = lambda report: report,
+        **settings,
+    ):
         path = tmp_path / f"{made.NASTY.replace('/', '')} report.html"
         make = made.make_segmented if segments else made.make_report
-        path.write_text(page(make(image_files=image_files, **settings)), encoding="utf-8")
+        report = changed(make(image_files=image_files, **settings))
+        path.write_text(page(report), encoding="utf-8")
         assert path.stat().st_size < 2_000_000
         tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
         tabs.append(tab)
@@ -170,6 +182,58 @@ def test_the_verdict_stands_at_the_top_and_can_be_read(show, made, verdict):
         assert made.contrast(word, paper) > 4.5
 
 
+def with_longest_answers(report: Report) -> Report:
+    """A cause, a risk in numbers and a threshold of two models: the longest answers there are."""
+    cause = Reason(ReasonCode.WITHIN_INTERVAL, {"before": 0.957, "low": 0.73, "high": 1.0})
+    risk = Reason(ReasonCode.EXPECTED_GAIN, {"fell": 6.0})
+    trust = replace(report.trust, reasons=(cause, risk))
+    threshold = RunThreshold(0.05, "estimated", 0.0, 0.7786, True, 0.72, 0.05)
+    advice = replace(report.recommendation, reason=cause)
+    return replace(report, trust=trust, threshold=threshold, recommendation=advice)
+
+
+def with_class_thresholds(report: Report) -> Report:
+    """Twelve classes with each light."""
+    lights: tuple[Light, ...] = ("estimated", "not enough labels", "guaranteed")
+    lines = [
+        ClassLine(k, f"kind of thing {k}", light, 0.0, 0.91234, 0.4, 40 - k)
+        for k, light in enumerate(lights * 4)
+    ]
+    threshold = RunThreshold(
+        0.05, "guaranteed", 0.9, None, True, 0.4, 0.02, 77, 1, classes=tuple(lines)
+    )
+    candidates = (Candidate(0.4, 77, 1, 0.0497),)
+    return replace(report, threshold=replace(threshold, candidates=candidates))
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_thresholds_by_class_have_a_light_each(show, made, width):
+    tab = show(width, changed=with_class_thresholds)
+    lights = tab.locator(".lights .light")
+    shown = [light.text_content() for light in lights.all() if light.is_visible()]
+    assert shown == ["guaranteed"] * 4 + ["estimated"] * 4
+    assert "4 more classes without enough labels" in tab.locator("main").text_content()
+    assert tab.locator(".lights").first.locator("th[scope=row]").first.text_content() == (
+        "kind of thing 2"  # of the guaranteed ones, that with most labels
+    )
+    colours = {
+        light.text_content(): light.evaluate("e => getComputedStyle(e, '::before').borderColor")
+        for light in lights.all()
+    }
+    assert len(set(colours.values())) == 3
+    dot = "e => getComputedStyle(e, '::before').backgroundColor"
+    assert lights.first.evaluate(dot) == colours["guaranteed"]
+    assert lights.last.evaluate(dot) == "rgba(0, 0, 0, 0)"  # a shape, not a colour alone
+    for scheme in ("light", "dark"):
+        tab.emulate_media(color_scheme=scheme)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        assert broken(tab) == []
+        tab.evaluate("document.querySelectorAll('details').forEach(e => e.open = true)")
+        assert tab.evaluate(CUT_OFF) == []
+        assert tab.evaluate(OVERLAPS) == []
+        tab.evaluate("document.querySelectorAll('details').forEach(e => e.open = false)")
+
+
 @pytest.mark.parametrize("size", [(1200, 800), (390, 844)], ids=["wide", "narrow"])
 @pytest.mark.parametrize(
     "settings",
@@ -178,8 +242,9 @@ def test_the_verdict_stands_at_the_top_and_can_be_read(show, made, verdict):
         {"verdict": "caution"},
         {"verdict": "do not apply", "labelled": True},
         {"segments": True, "labelled": True},
+        {"verdict": "caution", "changed": with_longest_answers},
     ],
-    ids=["deploy", "label", "keep", "pixels"],
+    ids=["deploy", "label", "keep", "pixels", "longest"],
 )
 def test_the_recommendation_stands_in_the_first_screen(show, settings, size):
     tab = show(size[0], **settings)
@@ -193,7 +258,14 @@ def test_the_recommendation_stands_in_the_first_screen(show, settings, size):
         bottoms.append(box["y"] + box["height"])
     assert bottoms[:4] == sorted(bottoms[:4])  # accuracy, decision, command, reason
     assert max(bottoms) <= size[1]
-    assert "pseudocal label out" in panel.text_content() or "out/model.onnx" in panel.text_content()
+    command = panel.locator(".command code").text_content()
+    decision = panel.locator("h2 strong").text_content()
+    if settings.get("verdict") == "apply":
+        assert (decision, command) == ("Deploy model.onnx", "out/model.onnx")
+    else:
+        assert command == "pseudocal label out -n 50"
+        wanted = "Keep the model" if settings.get("verdict") == "do not apply" else "Label 50"
+        assert decision.startswith(wanted)
     assert panel.locator("dt").count() == 4
 
 

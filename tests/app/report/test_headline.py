@@ -15,7 +15,9 @@ from pseudocal.app import Result
 from pseudocal.app.progress import summary_lines
 from pseudocal.app.report import page
 from pseudocal.app.report.findings import essentials_of, headline_of, recommendation_of
+from pseudocal.app.thresholds import RunThreshold
 from pseudocal.calibrators import Reason, ReasonCode
+from pseudocal.calibrators.trust import AccuracyEstimate
 from pseudocal.metrics import Interval, Outcomes, ece
 
 OUT = Path("out")
@@ -208,6 +210,65 @@ def test_no_gap_is_minus_zero_points(made):
 
 # ------------------------------------------------------------------------------ the essentials
 
+NOTHING_KNOWN = AccuracyEstimate(0.5, 0.0, 1.0)
+
+
+def test_the_risk_in_numbers_stands_in_the_first_screen(made):
+    report = made.make_report(verdict="caution")
+    risk = Reason(ReasonCode.EXPECTED_GAIN, {"fell": 6.0})
+    cause = Reason(ReasonCode.WITHIN_INTERVAL, {"before": 0.9, "low": 0.7, "high": 1.0})
+    trust = replace(report.trust, reasons=(cause, risk))
+    tested = replace(report, trust=trust)
+    assert essentials_of(tested)["What could be wrong"].code == "risk_agreement_tested"
+    assert "in about 6 of 10 cases." in shown(tested)
+    assert advice(tested).because == str(cause)
+
+
+def test_a_threshold_says_which_predictions_to_trust(made):
+    report = made.make_report()
+    found = RunThreshold(0.05, "guaranteed", 0.9, None, False, 0.3, 0.02, 60)
+    essential = essentials_of(replace(report, threshold=found))["Which predictions to trust"]
+    assert str(essential) == (
+        "30% of the inputs: those with a confidence of at least 90%. At most 5% of them are "
+        "wrong, with a probability of 90%."
+    )
+    stratified = replace(found, sampling="stratified", coverage=1.0)
+    text = str(essentials_of(replace(report, threshold=stratified))["Which predictions to trust"])
+    assert "100% of the inputs: those with any confidence." in text
+    assert "with a probability of about 90%" in text
+    both = replace(found, basis="estimated", agreement=True)
+    text = str(essentials_of(replace(report, threshold=both))["Which predictions to trust"])
+    assert "at least 90% on which both models agree. An estimated 5% of them are wrong" in text
+    assert "too few for 73% of test models" in text
+    more = replace(both, confidence=0.0, if_disagree=0.7)
+    text = str(essentials_of(replace(report, threshold=more))["Which predictions to trust"])
+    assert "at least 70%, and all on which both models agree" in text
+    none = replace(found, basis="none", confidence=None, promise="60 labels guarantee nothing.")
+    text = str(essentials_of(replace(report, threshold=none))["Which predictions to trust"])
+    assert text == none.promise
+
+
+def test_nothing_is_estimated_for_a_model_that_predicts_one_class(made):
+    report = made.make_report(verdict="do not apply")
+    one_class = Reason(ReasonCode.ONE_CLASS, {"classes": 6.0, "fraction": 0.96})
+    collapsed = replace(report, trust=replace(report.trust, reasons=(one_class,)))
+    assert headline_of(collapsed).code == "unknown"
+    assert codes(collapsed)[2:] == ["assumed_nothing", "risk_nothing"]
+    assert advice(collapsed).code == "check_or_label"
+
+
+def test_labels_that_contradict_the_model_say_what_to_check(made):
+    report = made.make_refined()
+    why = Reason(ReasonCode.LABELS_CONTRADICT, {"labels": 49.0, "right": 0.0})
+    labels = replace(report.labels, verdict="do not apply", reasons=(why,))
+    contradicted = replace(report, labels=labels, facts=())
+    assert codes(contradicted)[1::2] == ["trust_contradicted", "risk_contradicted"]
+    found = advice(contradicted)
+    assert (found.decision, found.code, found.command) == ("keep", "check_labels", "")
+    assert found.because == (
+        "0 of 49 labels confirm the model's predictions, so no temperature makes it usable here."
+    )
+
 
 def codes(report) -> list[str]:
     return [answer.code for answer in essentials_of(report).values()]
@@ -215,18 +276,28 @@ def codes(report) -> list[str]:
 
 def test_the_first_answers_say_what_is_known(made):
     after = made.make_report()
-    assert codes(after) == ["changes", "trust_expected", "assumed_agreement", "risk_agreement"]
+    assert codes(after) == [
+        "changes_lower",
+        "trust_expected",
+        "assumed_agreement",
+        "risk_agreement",
+    ]
     assert codes(made.make_report(verdict="caution"))[:2] == ["changes_later", "trust_unconfirmed"]
     refused = codes(made.make_report(verdict="do not apply"))
     assert refused[:2] == ["changes_nothing", "trust_unknown"]
-    assert codes(made.make_report(labelled=True))[1] == "trust_measured"
+    assert codes(made.make_report(labelled=True))[1::2] == ["trust_measured", "risk_measured"]
     assert codes(made.make_refined())[2:] == ["assumed_labels", "none_of_these"]
     assumed = replace(after, data=replace(after.data, assumed=("resize", "crop")))
     answers = essentials_of(assumed)["What was assumed"]
-    assert "resize, crop was assumed" in str(answers)
+    assert "not specified: resize, crop" in str(answers)
     nothing = replace(after.calibration, mixup_samples=0, temperature=1.0)
     unfitted = replace(after, calibration=nothing)
-    assert codes(unfitted)[2:] == ["assumed_nothing", "risk_nothing"]
+    assert codes(unfitted)[2:] == ["assumed_agreement", "risk_agreement"]
+    alone = replace(after.trust, effects={"none": after.trust.effects["none"]})
+    of_confidence = replace(unfitted, trust=alone)
+    assert codes(of_confidence)[2:] == ["assumed_confidence", "risk_confidence"]
+    unknown = replace(unfitted, trust=replace(alone, estimated_accuracy=NOTHING_KNOWN))
+    assert codes(unknown)[2:] == ["assumed_nothing", "risk_nothing"]
     assert "Nothing was applied: the confidences are those of the model." in shown(unfitted)
     for report in (after, made.make_segmented(), made.make_refined(), unfitted):
         assert all(str(answer).endswith(".") for answer in essentials_of(report).values())
@@ -236,10 +307,12 @@ def test_a_model_that_is_already_calibrated_is_trusted_as_it_is(made):
     report = made.make_refined()
     labels = replace(report.labels, verdict="already calibrated", reasons=(ALREADY,))
     fit = replace(report.calibration, temperature=1.0)
-    trusted = essentials_of(replace(report, labels=labels, calibration=fit))["What to trust"]
+    trusted = essentials_of(replace(report, labels=labels, calibration=fit))[
+        "Which predictions to trust"
+    ]
     assert trusted.code == "trust_expected"
     assert "after calibration" not in str(trusted)
-    assert "after calibration" in str(essentials_of(report)["What to trust"])
+    assert "after calibration" in str(essentials_of(report)["Which predictions to trust"])
 
 
 def test_ground_truth_that_contradicts_the_recommendation_is_the_first_risk(made):

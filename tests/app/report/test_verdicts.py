@@ -76,6 +76,14 @@ def test_ground_truth_that_contradicts_a_rejection_or_confirms_it(made):
     assert better.facts[0].level == "caution"
     assert is_contradicted(better)
     assert "But the ground truth says otherwise" in text(better)
+    row = better.metric("ece")
+    little = replace(
+        row, before=replace(row.before, value=0.6), after=replace(row.after, value=0.4)
+    )
+    metrics = tuple(little if one.metric == "ece" else one for one in better.metrics)
+    still_bad = replace(better, metrics=metrics)
+    assert not is_contradicted(still_bad)
+    assert "rejected_lowers_ece_little" in [fact.code for fact in facts_of(still_bad)]
     worse = made.make_report(verdict="do not apply", labelled=True, temperature=0.2)
     [confirmed] = [one for one in worse.facts if one.code == "rejected_raises_ece"]
     assert confirmed.level == "note"

@@ -75,6 +75,12 @@ ADVICE: dict[str, tuple[Values, str, str]] = {
         "label",
         f"Calibrate again without --no-logits, then label 50 inputs: {LABEL}",
     ),
+    "check_or_label": (
+        RUN,
+        "keep",
+        f"Check the model and its inputs, or label 50 inputs to measure it: {LABEL}",
+    ),
+    "check_labels": ({}, "keep", "Do not deploy: check the classes and the labels."),
 }
 INTERVAL = (
     "The interval of T covers sampling error only: how much T would change with other inputs from "
@@ -89,6 +95,11 @@ FACT_SENTENCES: dict[str, tuple[Values, str]] = {
         {"before": 0.12, "after": 0.05},
         "On the ground truth, the rejected temperature lowers ECE from 12.00% to 5.00%. The "
         "verdict does not use the ground truth and is too strict here.",
+    ),
+    "rejected_lowers_ece_little": (
+        {"before": 0.85, "after": 0.672},
+        "On the ground truth, the rejected temperature lowers ECE from 85.00% to 67.20%. The model "
+        "would still be far from calibrated.",
     ),
     "rejected_raises_ece": (
         {"before": 0.05, "after": 0.12},

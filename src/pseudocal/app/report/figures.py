@@ -316,7 +316,7 @@ def accuracy_and_confidence(report: Report) -> Iterator[Track]:
             label = f"Accuracy, {report.labels.labels:,} labels"
         yield Track(kind, label, known.value, (known.low, known.high))
     confidence = report.confidence
-    if report.unchanged:
+    if report.unchanged or report.calibration.temperature == 1:
         yield Track("before", "Mean confidence", confidence.mean_before)
     else:
         yield Track("before", "Mean confidence before", confidence.mean_before)

@@ -17,32 +17,24 @@ from pseudocal.app.report.wording import (
     Level,
     Recommendation,
     Values,
+    rule_of,
 )
 from pseudocal.app.run import CALIBRATION
+from pseudocal.app.thresholds import ESTIMATES_BROKEN, RunThreshold
 from pseudocal.calibrators import Reason, ReasonCode
 from pseudocal.calibrators.measured import Measured
+from pseudocal.calibrators.wording import IMPROVES, OPINIONS
 from pseudocal.metrics import Interval
 
 TO_LABEL = 50  # inputs that are recommended to be labelled
 FEW_IMAGES = 50
 FEW_MIXED = 0.1  # a fraction of pairs
-# reasons that say what second opinions found, and not what speaks for or against T
-OPINIONS = (
-    ReasonCode.SECOND_MODEL_AGREES,
-    ReasonCode.SECOND_MODELS_AGREE,
-    ReasonCode.SHARED_ERRORS_UNKNOWN,
-    ReasonCode.SURROGATE_AGREES,
-    ReasonCode.SURROGATE_ERRORS_UNKNOWN,
-    ReasonCode.SURROGATE_CONFIRMS,
-)
-# reasons that speak for T
-IMPROVES = (
-    ReasonCode.LOWERS_CONFIDENCE,
-    ReasonCode.RAISES_CONFIDENCE,
-    ReasonCode.CLOSER,
-    ReasonCode.MIXUP_AGREES,
-    ReasonCode.LABELS_OVERCONFIDENT,
-    ReasonCode.LABELS_UNDERCONFIDENT,
+HALVED = 0.5  # a rejected temperature that lowers ECE to this fraction was rejected wrongly
+# reasons that say why there are no mixup samples
+NOT_MIXED = (
+    ReasonCode.TEXTS_NOT_MIXED,
+    ReasonCode.TOKEN_IDS_NOT_MIXED,
+    ReasonCode.TABLES_NOT_MIXED,
 )
 # reasons for which no temperature helps
 UNCORRECTABLE = (ReasonCode.LABELS_CONFIDENCE_HIGH, ReasonCode.LABELS_CONFIDENCE_LOW)
@@ -57,6 +49,10 @@ def known_accuracy(report: Report) -> Interval | None:
         return report.labels.accuracy
     if report.trust is None or not report.trust.estimated_accuracy.known:
         return None
+    if any(reason.code == ReasonCode.ONE_CLASS for reason in report.trust.reasons):
+        return (
+            None  # nothing follows from the confidence of a model that does not tell inputs apart
+        )
     estimate = report.trust.estimated_accuracy
     return Interval(estimate.value, estimate.low, estimate.high)
 
@@ -120,12 +116,16 @@ def recommendation_of(report: Report, out: Path, *, kept: bool) -> Recommendatio
     values["n"] = n
     if not kept:
         return Recommendation("label_again", values, reason)
-    code = "keep_or_label" if report.verdict == "do not apply" else "label"
+    code = "label"
+    if report.verdict == "do not apply":
+        code = "check_or_label" if reason.code == ReasonCode.ONE_CLASS else "keep_or_label"
     return Recommendation(code, values, reason)
 
 
 def _after_labels(labels: Measured, values: Values, reason: Reason) -> Recommendation:
     """What to do after labels that do not say "apply"."""
+    if reason.code == ReasonCode.LABELS_CONTRADICT:
+        return Recommendation("check_labels", values, reason)
     done = labels.labels + labels.cannot_tell
     more = min(labels.more_labels or max(labels.labels, TO_LABEL), labels.rows - done)
     stop = any(each.code == ReasonCode.LABELS_ENOUGH for each in labels.reasons)
@@ -147,7 +147,8 @@ def deciding_reason(report: Report) -> Reason:
     if judged.verdict == "apply":
         wanted = [reason for reason in judged.reasons if reason.code in IMPROVES]
     else:
-        wanted = [reason for reason in judged.reasons if reason.code not in (*OPINIONS, *IMPROVES)]
+        skipped = (*OPINIONS, *IMPROVES, *NOT_MIXED)
+        wanted = [reason for reason in judged.reasons if reason.code not in skipped]
     return (*wanted, *judged.reasons, Reason(ReasonCode.NOTHING_FITTED))[0]
 
 
@@ -167,13 +168,18 @@ def _changes(report: Report) -> Essential:
     if report.unchanged or temperature == 1:
         return Essential("changes_nothing", {"before": before})
     if report.verdict == "apply":
-        return Essential("changes", {"before": before, "after": after})
+        code = "changes_lower" if after < before else "changes_higher"
+        return Essential(code, {"before": before, "after": after})
     what = next(iter(report.model.files), f"T = {temperature:.3g}")
     return Essential("changes_later", {"before": before, "after": after, "what": what})
 
 
 def _trusted(report: Report) -> Essential:
     """How many predictions are confident, and how many of these are wrong."""
+    if _contradicted_by_labels(report):
+        return Essential("trust_contradicted")
+    if report.threshold is not None:
+        return _accepted(report.threshold, report.unit)
     row = shown_threshold(report)
     values: Values = {
         "coverage": row.coverage,
@@ -191,6 +197,25 @@ def _trusted(report: Report) -> Essential:
     return Essential("trust_unconfirmed", values)
 
 
+def _accepted(threshold: RunThreshold, unit: str) -> Essential:
+    """What a threshold promises that was asked for."""
+    values: Values = {
+        "coverage": threshold.coverage,
+        "unit": unit,
+        "rule": rule_of(threshold),
+        "most": f"{100 * threshold.max_error:.6g}%",
+        "level": threshold.level,
+        "about": "" if threshold.exact else "about ",
+        "broken": ESTIMATES_BROKEN,
+        "promise": threshold.promise,
+    }
+    return Essential(f"trust_{threshold.basis}", values)
+
+
+def _contradicted_by_labels(report: Report) -> bool:
+    return deciding_reason(report).code == ReasonCode.LABELS_CONTRADICT
+
+
 def shown_threshold(report: Report) -> Threshold:
     """The threshold to give as an example: at most 90%, reached by at least 5% of the inputs."""
     enough = [row for row in report.selection if row.threshold <= 0.9 and row.coverage >= 0.05]
@@ -198,10 +223,15 @@ def shown_threshold(report: Report) -> Threshold:
 
 
 def _source(report: Report) -> str:
-    """What the result rests on: labels, agreement, surrogate, mixup or nothing."""
+    """What the result rests on: labels, agreement, surrogate, mixup, the confidence or nothing."""
     if report.labels is not None:
         return "labels"
-    return "nothing" if report.unfitted else estimate_source(report)
+    if report.unchanged and known_accuracy(report) is None:
+        return "nothing"
+    source = estimate_source(report)
+    if report.unfitted and source == "mixup":
+        return "confidence"
+    return source
 
 
 def _assumed(report: Report) -> Essential:
@@ -211,13 +241,27 @@ def _assumed(report: Report) -> Essential:
 
 
 def _risk(report: Report) -> Essential | Fact:
-    """The first caution or, if there is none, what the method cannot see."""
+    """The first caution, a measurement or, if there is none, what the method cannot see."""
+    elsewhere = [PREPROCESSING_ASSUMED]
+    if report.unchanged:
+        elsewhere.append("pairs_mixed")
     for fact in report.facts:
-        if fact.level == "caution" and fact.code != PREPROCESSING_ASSUMED:
+        if fact.level == "caution" and fact.code not in elsewhere:
             return fact
+    row = report.metric("ece")
+    if row is not None:
+        measured = row.before if report.unchanged or row.after is None else row.after
+        if measured.value is not None:
+            return Essential("risk_measured", {"ece": measured.value})
+    if _contradicted_by_labels(report):
+        return Essential("risk_contradicted")
     if report.labels is not None:
         return Essential("risk_labels", {"labels": report.labels.labels})
-    return Essential(f"risk_{_source(report)}")
+    source = _source(report)
+    for reason in () if report.trust is None else report.trust.reasons:
+        if reason.code == ReasonCode.EXPECTED_GAIN:
+            return Essential(f"risk_{source}_tested", dict(reason.numbers))
+    return Essential(f"risk_{source}")
 
 
 # ------------------------------------------------------------------------------ the facts
@@ -253,8 +297,10 @@ def _ground_truth(report: Report) -> Iterator[Fact]:
     values: Values = {"before": row.before.value, "after": row.after.value}
     if rises and not report.refused:
         yield Fact("caution", "ece_rises", values)
-    elif falls and report.refused:
+    elif falls and report.refused and row.after.value <= HALVED * row.before.value:
         yield Fact("caution", "rejected_lowers_ece", values)
+    elif falls and report.refused:
+        yield Fact("note", "rejected_lowers_ece_little", values)
     elif rises:
         yield Fact("note", "rejected_raises_ece", values)
 

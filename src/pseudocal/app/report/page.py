@@ -24,10 +24,12 @@ from pseudocal.app.report.findings import (
 )
 from pseudocal.app.report.record import Measurement, Report
 from pseudocal.app.run import PAGE, REPORT
+from pseudocal.app.thresholds import ClassLine
 from pseudocal.extras import require
 from pseudocal.files import replacing
 
 CLASSES_SHOWN = 60  # thresholds by class, like the classes themselves
+LIGHTS = ("guaranteed", "estimated", "not enough labels")
 KNOWN_TASKS = {"huggingface": "image-classification", "huggingface-text": "text-classification"}
 
 
@@ -53,20 +55,21 @@ def page(report: Report) -> str:
         folded=diagrams.source == "mixup" and not is_fitted_on_mixup(report),
         few=any(figures.is_few(one) for bins in shown for one in bins.filled()),
         risk=figures.risk_coverage(report),
-        threshold_rows=_threshold_rows(report),
+        class_lights=_class_lights(report),
         example=shown_threshold(report),
         intervals=any(one.interval is not None for one in diagrams.before.filled()),
     )
     return html
 
 
-def _threshold_rows(report: Report) -> list[tuple[str, ...]]:
-    """The thresholds by class."""
-    rows: list[tuple[str, ...]] = []
-    for line in () if report.threshold is None else report.threshold.classes[:CLASSES_SHOWN]:
-        least = "-" if line.confidence is None else f"≥ {100 * line.confidence:.3g}%"
-        rows.append((line.name, line.light, least, f"{line.coverage:.1%}", str(line.labels)))
-    return rows
+def _class_lights(report: Report) -> list[ClassLine]:
+    """The thresholds by class: what is guaranteed first, then the classes with most labels."""
+    if report.threshold is None:
+        return []
+    lines = sorted(
+        report.threshold.classes, key=lambda line: (LIGHTS.index(line.light), -line.labels)
+    )
+    return lines[:CLASSES_SHOWN]
 
 
 @cache
@@ -89,6 +92,7 @@ def templates() -> dict[str, Any]:
         "percent": wording.percent,
         "points": wording.points,
         "table_rows": figures.table_rows,
+        "rule_of": wording.rule_of,
         "seconds": wording.seconds,
     }
     environment.globals |= {

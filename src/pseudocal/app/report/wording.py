@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from pseudocal.app.thresholds import RunThreshold
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.wording import Reason, count
 from pseudocal.files import brief
@@ -94,6 +95,12 @@ ACTIONS: dict[str, tuple[Decision, str, str]] = {
         "Calibrate again without --no-logits, then label {n:count} {unit}",
         LABEL,
     ),
+    "check_or_label": (
+        "keep",
+        "Check the model and its inputs, or label {n:count} {unit} to measure it",
+        LABEL,
+    ),
+    "check_labels": ("keep", "Do not deploy: check the classes and the labels", ""),
 }
 
 
@@ -151,50 +158,91 @@ class Recommendation:
 # ------------------------------------------------------------------------------ the essentials
 
 
-MOVES = "the mean confidence from {before:confidence} to {after:confidence}"
+MOVES = "from {before:confidence} to {after:confidence}"
+SAME_CLASSES = "Predicted classes stay the same. Their mean confidence "
+ACCEPTED = "{coverage:.0%} of the {unit}: those with {rule}. "
+REACHED = "{coverage:.0%} of the {unit} reach {threshold:.0%} confidence"
 
 PREPROCESSING_ASSUMED = "preprocessing_assumed"  # stands above the verdict
-QUESTIONS = ("What changes", "What to trust", "What was assumed", "What could be wrong")
+QUESTIONS = (
+    "What changes for users",
+    "Which predictions to trust",
+    "What was assumed",
+    "What could be wrong",
+)
 SAME = "New inputs are like these. "
+HIDDEN_FROM_BOTH = "Errors that both models make on real inputs only stay hidden."
+HIDDEN = "Consistent errors of the model stay hidden."
+TESTED = " In our tests, such a calibration helped in about {fell:.0f} of 10 cases."
 
 ESSENTIALS: dict[str, str] = {
     # what changes
-    "changes": "Calibration moves " + MOVES + ". No predicted class changes.",
+    "changes_lower": SAME_CLASSES + "falls " + MOVES + ".",
+    "changes_higher": SAME_CLASSES + "rises " + MOVES + ".",
     "changes_later": (
-        "Nothing yet: keep the model you have. {what} would move " + MOVES + " and change no "
-        "predicted class."
+        "Nothing yet: keep the model you have. {what} would move the mean confidence "
+        + MOVES
+        + " and change no predicted class."
     ),
     "changes_nothing": "Nothing. The mean confidence stays at {before:confidence}.",
     # which predictions to trust
-    "trust_measured": (
-        "{coverage:.0%} of the {unit} reach {threshold:.0%} confidence{after}. {error:.1%} of them "
-        "are wrong (ground truth)."
+    "trust_guaranteed": (
+        ACCEPTED + "At most {most} of them are wrong, with a probability of {about}{level:.0%}."
     ),
-    "trust_expected": (
-        "{coverage:.0%} of the {unit} reach {threshold:.0%} confidence{after}. An estimated "
-        "{error:.1%} of them are wrong."
+    "trust_estimated": (
+        ACCEPTED
+        + "An estimated {most} of them are wrong (too few for {broken:.0%} of test models)."
     ),
+    "trust_none": "{promise}",
+    "trust_measured": REACHED + "{after}. {error:.1%} of them are wrong (ground truth).",
+    "trust_expected": REACHED + "{after}. An estimated {error:.1%} of them are wrong.",
     "trust_unconfirmed": (
-        "{coverage:.0%} of the {unit} reach {threshold:.0%} confidence after calibration. If T is "
-        "right, {error:.1%} of them are wrong."
+        REACHED + " after calibration. If T is right, {error:.1%} of them are wrong."
     ),
+    "trust_contradicted": "None: the labels contradict the model.",
     "trust_unknown": "Unknown: nothing has checked these confidences.",
     # what was assumed
-    "assumed_preprocessing": SAME + "They are prepared as in training: {assumed} was assumed.",
+    "assumed_preprocessing": SAME + "They are prepared as in training; not specified: {assumed}.",
     "assumed_labels": SAME + "The labels are right.",
-    "assumed_agreement": SAME + "The models share errors as often as on mixup samples.",
-    "assumed_surrogate": SAME + "The surrogate repeats errors as often as on mixup samples.",
-    "assumed_mixup": SAME + "The model treats them like mixup samples.",
-    "assumed_nothing": SAME + "Nothing else was assumed, and nothing was fitted.",
+    "assumed_agreement": (
+        SAME
+        + "The models share errors on them as often as on mixup samples (blends of two inputs)."
+    ),
+    "assumed_surrogate": (
+        SAME + "A surrogate repeats errors as often as on mixup samples (blends of two inputs)."
+    ),
+    "assumed_mixup": SAME + "The model treats them like mixup samples (blends of two inputs).",
+    "assumed_confidence": SAME + "The accuracy is about the mean confidence.",
+    "assumed_nothing": SAME + "Nothing else was assumed.",
     # what could be wrong
+    "risk_measured": "On the ground truth, the confidence is off by {ece:.1%} on average (ECE).",
     "risk_labels": (
         "In one of ten such samples of {labels:labels}, the accuracy lies outside the interval."
     ),
-    "risk_agreement": "Errors that the models share on real inputs only were not seen.",
-    "risk_surrogate": "Consistent errors of the model were not seen.",
-    "risk_mixup": "Consistent errors of the model were not seen.",
+    "risk_contradicted": "The classes of the labels may be others, or in another order.",
+    "risk_agreement": HIDDEN_FROM_BOTH,
+    "risk_agreement_tested": HIDDEN_FROM_BOTH + TESTED,
+    "risk_surrogate": HIDDEN,
+    "risk_surrogate_tested": HIDDEN + TESTED,
+    "risk_mixup": HIDDEN,
+    "risk_confidence": HIDDEN,
     "risk_nothing": "The confidences may be far too high or too low.",
 }
+
+
+def rule_of(threshold: RunThreshold) -> str:
+    """Which predictions a threshold accepts."""
+    if threshold.coverage == 1:
+        return "any confidence"
+    if threshold.confidence is None:
+        return "no confidence"
+    if not threshold.agreement:
+        return f"a confidence of at least {100 * threshold.confidence:.4g}%"
+    if threshold.if_disagree is None:
+        least = f"{100 * threshold.confidence:.4g}%"
+        return f"a confidence of at least {least} on which both models agree"
+    least = f"{100 * threshold.if_disagree:.4g}%"
+    return f"a confidence of at least {least}, and all on which both models agree"
 
 
 @dataclass(frozen=True)
@@ -221,6 +269,10 @@ FACTS: dict[str, str] = {
     "rejected_lowers_ece": (
         "On the ground truth, the rejected temperature lowers ECE from {before:.2%} to "
         "{after:.2%}. The verdict does not use the ground truth and is too strict here."
+    ),
+    "rejected_lowers_ece_little": (
+        "On the ground truth, the rejected temperature lowers ECE from {before:.2%} to "
+        "{after:.2%}. The model would still be far from calibrated."
     ),
     "rejected_raises_ece": (
         "On the ground truth, the rejected temperature raises ECE from {before:.2%} to "
