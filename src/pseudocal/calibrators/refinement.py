@@ -364,7 +364,7 @@ def _measured(
     if applied != temperature and verdict != "already calibrated":
         reasons.append(Reason(ReasonCode.LABELS_HELD_BACK, {"temperature": applied}))
     at_low, at_high = (float(confidences(target, math.exp(end)).mean()) for end in (low, high))
-    if enough(evidence, low, high, at_low - at_high):
+    if not contradicted and enough(evidence, low, high, at_low - at_high):
         reasons.append(Reason(ReasonCode.LABELS_ENOUGH))
     measured = Measured(
         verdict,
