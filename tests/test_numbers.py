@@ -26,6 +26,7 @@ import csv
 import json
 import re
 from decimal import Decimal, InvalidOperation
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +68,15 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def names_of(row: dict[str, str]) -> list[str]:
+    """The first cell of a row, the first two, and so on: `digits`, `digits; 50`, ..."""
+    return list(accumulate(row.values(), "{}; {}".format))
+
+
 def stored_value(path: Path, key: str) -> Any:
     if path.suffix == ".csv":
         name, _, column = key.rpartition(".")
-        first = name.split("; ")
-        rows = [row for row in rows_of(path) if list(row.values())[: len(first)] == first]
+        rows = [row for row in rows_of(path) if name in names_of(row)]
         assert len(rows) == 1, f"{len(rows)} rows of {path.name} begin with {name!r}"
         return rows[0][column].split(" ")[0]
     if path.suffix == ".jsonl":
