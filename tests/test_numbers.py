@@ -7,8 +7,8 @@ A page marks a number with a comment, which is invisible in HTML. The path is re
 
 A JSON key is a path of names with dots (a number picks an item of a list). A CSV key is the first
 cell of a row (or the first ones: `digits; 50`), a dot, and the name of a column; of a cell like
-`18.1 (+3.0)` the first number counts. The key `lines` of a .jsonl file is its number of lines. `x100`
-turns a stored fraction into percent. The stored value must round to the number as printed.
+`18.1 (+3.0)` the first number counts. `x100` turns a stored fraction into percent. The stored
+value must round to the number as printed.
 
 A mark must not begin a line: Markdown would end the paragraph there.
 
@@ -79,8 +79,6 @@ def stored_value(path: Path, key: str) -> Any:
         rows = [row for row in rows_of(path) if name in names_of(row)]
         assert len(rows) == 1, f"{len(rows)} rows of {path.name} begin with {name!r}"
         return rows[0][column].split(" ")[0]
-    if path.suffix == ".jsonl":
-        return len(path.read_text(encoding="utf-8").splitlines())
     value = json.loads(path.read_text(encoding="utf-8"))
     for part in key.split("."):
         value = value[int(part)] if isinstance(value, list) else value[part]
