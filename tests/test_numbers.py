@@ -25,6 +25,8 @@ from __future__ import annotations
 import csv
 import json
 import re
+import subprocess
+import sys
 from decimal import Decimal, InvalidOperation
 from itertools import accumulate
 from pathlib import Path
@@ -132,3 +134,12 @@ def test_a_wrong_number_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     table = "<!-- table: a.csv -->\n\n| set | n | ece |\n|---|---|---|\n| demo | {} | {} |\n"
     assert wrong_rows(table.format("1,200", "7.4")) == []
     assert wrong_rows(table.format("1,200", "7.5")) == ["a.csv has no row like demo | 1,200 | 7.5"]
+
+
+def test_printed_tables_become_files(tmp_path: Path) -> None:
+    printed = tmp_path / "printed.md"
+    printed.write_text("## The estimate\n\n| a | b | b |\n|---|---|---|\n| x | 1 | 2 |\n\n| c |\n")
+    script = ROOT / "benchmarks" / "store_tables.py"
+    subprocess.run([sys.executable, script, printed, tmp_path / "out"], check=True)
+    assert rows_of(tmp_path / "out-the-estimate.csv") == [{"a": "x", "b": "1", "b 2": "2"}]
+    assert (tmp_path / "out-the-estimate-2.csv").read_text() == "c\n"
