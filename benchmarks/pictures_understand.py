@@ -322,18 +322,18 @@ def draw_curve(path: Path) -> None:
     for x, row in zip(places, rows, strict=True):
         parts.append(text(x, top + height + 18, row["labels"], anchor="middle", kind="small"))
     lines = {
-        "none": ("no calibration", "line red-line", "red", -8),
-        "one model": ("one model", "line orange-line", "orange", -6),
-        "two models": ("two models", "line blue-line", "blue", 60),
-        "oracle": ("oracle", "line green-line", "green", 18),
+        "none": ("no calibration", "red", (0.05, 0.82)),
+        "one model": ("one model", "orange", (0.5, 0.82)),
+        "two models": ("two models", "blue", (0.05, 0.93)),
+        "oracle": ("oracle", "green", (0.5, 0.93)),
     }
-    for column, (name, kind, colour, shift) in lines.items():
-        points = [(float(x), at(row[column])) for x, row in zip(places, rows, strict=True)]
-        parts.append(line(points, kind))
-        place = {"one model": 1, "two models": 0, "oracle": 4, "none": 4}[column]
-        x, y = points[place]
-        anchor = "start" if place < 2 else "middle"
-        parts.append(text(x + 4, y + shift, name, anchor=anchor, kind=f"bold {colour}"))
+    for column, (name, colour, (x, y)) in lines.items():
+        points = [(float(at_x), at(row[column])) for at_x, row in zip(places, rows, strict=True)]
+        parts.append(line(points, f"line {colour}-line"))
+        key = left + width * x
+        level = top + height * y
+        parts.append(line([(key, level - 5), (key + 22, level - 5)], f"line {colour}-line"))
+        parts.append(text(key + 28, level, name, kind=f"bold {colour}"))
     middle = left + width / 2
     parts.append(text(middle, top + height + 38, "number of labels", anchor="middle"))
     parts.append(text(left + 4, top - 3, "ECE, percent", kind="small"))
