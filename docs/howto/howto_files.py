@@ -1,11 +1,11 @@
 """The files that the how-to pages use: two small models, digits as images, frames, reviews.
 
-    python examples/howto_files.py
+    python howto_files.py
 
 writes them to the current folder, from scikit-learn's digits and random numbers. It takes half a
 minute. Labelling is a person's work; here the ground truth is known, and
 
-    python examples/howto_files.py label calibrated/
+    python howto_files.py label calibrated/
 
 fills in the table `calibrated/to-label.csv` and saves it as `labels.csv`.
 """
@@ -59,8 +59,11 @@ def write_images(truth: dict[str, str]) -> None:
     for seed, name in enumerate(("model", "other")):
         network = MLPClassifier((32,), max_iter=1000, random_state=seed).fit(x[:600], y[:600])
         save_network(network, Path(f"{name}.onnx"))
+        outputs = network.predict_proba(with_noise(x[600:], 0.3))
+        write_table(Path(f"{name}.csv"), list(NUMBERS), outputs)
     Path("classes.txt").write_text("\n".join(NUMBERS), encoding="utf-8")
     write_digits("images", x[600:], y[600:], 0.3, truth)
+    write_digits("scans", x[600:], y[600:], 0.2, truth)
     write_digits("reference", x[600:1200], y[600:1200], 0.05, truth)
     days = [("monday", 1200, 0.05), ("tuesday", 1400, 0.05), ("wednesday", 1600, 0.4)]
     for day, start, noise in days:
@@ -70,12 +73,17 @@ def write_images(truth: dict[str, str]) -> None:
 def write_digits(folder: str, x: Floats, y: Integers, noise: float, truth: dict[str, str]) -> None:
     """Digits of 8 x 8 pixels as images of 32 x 32, with noise."""
     Path(folder).mkdir(exist_ok=True)
-    noisy = x + np.random.default_rng(1).normal(0, noise, size=x.shape)
-    pixels = (255 * noisy.clip(0, 1)).astype(np.uint8).reshape(-1, 8, 8)
+    pixels = (255 * with_noise(x, noise)).astype(np.uint8).reshape(-1, 8, 8)
     for i, small in enumerate(pixels):
         name = f"{folder}-{i:04d}.png"
         Image.fromarray(small.repeat(4, axis=0).repeat(4, axis=1)).save(f"{folder}/{name}")
         truth[name] = NUMBERS[y[i]]
+
+
+def with_noise(x: Floats, noise: float) -> Floats:
+    """Add noise to values from 0 to 1."""
+    noisy: Floats = x + np.random.default_rng(1).normal(0, noise, size=x.shape)
+    return noisy.clip(0, 1)
 
 
 def save_network(network: MLPClassifier, path: Path) -> None:
