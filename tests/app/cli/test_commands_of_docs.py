@@ -25,7 +25,6 @@ ELSEWHERE = {
     "python howto_files.py": "the pages of FOLLOWED: tests/app/cli/test_howto_pages.py",
     "python benchmarks/": "minutes: each page says what came out",
     "pseudocal demo": "minutes: tests/app/cli/test_demo.py",
-    "pseudocal train emoji": "minutes: tests/app/cli/test_train.py",
     "pseudocal bench run": "minutes or the paper's data: tests/lab/bench/test_command.py",
     "pseudocal bench table": "the results of a run: tests/lab/bench/test_command.py",
     "pseudocal bench figures": "the results of a run: tests/lab/bench/test_command.py",
