@@ -18,7 +18,7 @@ CORE_EXAMPLES := $(wildcard src/pseudocal/*.py) $(addprefix src/pseudocal/,calib
 # What Python compiles is kept, whatever the shell says: the tests start many processes, and each would compile it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-all test-core test-library check docs bench release clean
+.PHONY: setup demo test test-all test-core test-library check docs docs-numbers bench release clean
 
 setup: $(READY)
 
@@ -82,6 +82,10 @@ docs: setup
 	$(BIN)/python benchmarks/gallery.py docs/howto/gallery
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The docs are in site/index.html"
+
+# Numbers in README and docs that disagree with the stored results.
+docs-numbers: setup
+	$(BIN)/pytest -q --no-header --tb=short tests/test_numbers.py
 
 bench: setup
 	$(BIN)/python benchmarks/temperature.py

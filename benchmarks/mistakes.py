@@ -160,12 +160,12 @@ def mixup_samples(n: int, sets: int) -> None:
     The fraction that held the truth, and the error of 1/T by its estimate.
     """
     truth = (
-        PseudoCal(seed=3, epochs=1)
+        PseudoCal(estimator="mixup", seed=3, epochs=1)
         .fit(model, inputs(MANY // 4, np.random.default_rng(10**6)))
         .temperature
     )
     anew = [
-        PseudoCal(seed=s, epochs=1)
+        PseudoCal(estimator="mixup", seed=s, epochs=1)
         .collect(model, inputs(n, np.random.default_rng(s)))
         .temperature()
         for s in range(sets)
@@ -173,7 +173,8 @@ def mixup_samples(n: int, sets: int) -> None:
     mixup_row(n, "other inputs", anew, truth, math.sqrt(1 + 2 * together(200_000, truth)))
     same = inputs(n, np.random.default_rng(1000))
     again = [
-        PseudoCal(seed=s, epochs=1).collect(model, same).temperature() for s in range(PAIRINGS)
+        PseudoCal(estimator="mixup", seed=s, epochs=1).collect(model, same).temperature()
+        for s in range(PAIRINGS)
     ]
     mixup_row(
         n,
@@ -210,13 +211,13 @@ def separated(distance: float, n: int, sets: int) -> None:
         return np.stack([np.zeros(len(x)), 3 * x[:, 0]], axis=1)
 
     truth = (
-        PseudoCal(seed=3, epochs=1)
+        PseudoCal(estimator="mixup", seed=3, epochs=1)
         .fit(sure, draw(MANY // 4, np.random.default_rng(10**6)))
         .temperature
     )
     held, wrong, bounds = 0, 0.0, 0
     for seed in range(sets):
-        evidence = PseudoCal(seed=seed, epochs=1).collect(
+        evidence = PseudoCal(estimator="mixup", seed=seed, epochs=1).collect(
             sure, draw(n, np.random.default_rng(seed))
         )
         mixed, fitted = evidence.mixup_samples.labelled, evidence.temperature()

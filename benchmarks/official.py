@@ -76,7 +76,9 @@ def main() -> None:
         released.append(temperature)
         distinct.append(rows)
     print(f"\n{ROWS} target rows in batches of {BATCH}, {SHUFFLES} shuffles\n")
-    print("| which mixes | distinct mixup samples | mean T | scatter of log T |\n|---|---|---|---|")
+    print(
+        "| which mixup samples | distinct mixup samples | mean T | scatter of log T |\n|---|---|---|---|"
+    )
     kept = np.mean([sum(len(k) for _, _, k in mixup_samples(x, np.random.default_rng(0)))])
     print(
         f"| all pairs that differ (the paper, here) | {kept:.0f} | {np.mean(paper):.3f} | {np.log(paper).std():.1%} |"

@@ -2,9 +2,9 @@
 
     python benchmarks/saved_outputs.py FOLDER
 
-The folder has the files that docs/evaluation/trust.md names. A case is an ordered pair of models on one
-set of inputs. Six families, left out in turn: the ends of the 90% interval are chosen on the other
-five, weighted equally, and tested on the sixth.
+The folder has the files named below. A case is an ordered pair of models on one set of inputs. Six
+families, left out in turn: the ends of the 90% interval are chosen on the other five, weighted
+equally, and tested on the sixth.
 
 - llm_options.npz: 16 language models on three multiple-choice tasks; the truth is the accuracy that
   their authors published.

@@ -2,7 +2,7 @@
 
 Mixed in their word embeddings, or in what the model's head gets.
 
-    python benchmarks/text_mixup.py sentiment_4domains.npz ENCODER runs/texts
+    python benchmarks/text_mixes.py sentiment_4domains.npz ENCODER runs/texts
 
 The first file has sentences of four kinds (tweets, movie reviews, Amazon reviews, editorials) with
 the mean valence that people gave them (`<kind>_text`, `<kind>_valence`); it is no part of the

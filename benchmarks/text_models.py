@@ -1,4 +1,4 @@
-"""Text classifiers for `text_mixup.py`.
+"""Text classifiers for `text_mixes.py`.
 
 Trained on one kind of text, and what they say of the others and of mixup samples.
 

@@ -7,7 +7,6 @@ over.
 
 from __future__ import annotations
 
-import csv
 import json
 import threading
 from collections.abc import Callable
@@ -23,8 +22,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
-from onnx_service import save_linear
-from pseudocal.app.cli import main as pseudocal
+from onnx_service import give_labels, run, save_linear
 
 Classify = Callable[[NDArray[np.float32]], dict[str, object]]
 
@@ -114,23 +112,6 @@ def asked(server: HTTPServer, target: NDArray[np.float32]) -> tuple[list[Any], A
         server.shutdown()
         thread.join()
         server.server_close()
-
-
-def give_labels(table: Path, to: Path, truth: NDArray[np.int64]) -> None:
-    """What a person does; here the labels are known."""
-    with table.open(newline="", encoding="utf-8") as file:
-        lines = list(csv.DictReader(file))
-    with to.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(lines[0]))
-        writer.writeheader()
-        for line in lines:
-            writer.writerow(line | {"label": truth[int(line["file"])]})
-
-
-def run(*words: object) -> None:
-    """Run a command of pseudocal."""
-    code = pseudocal([str(word) for word in words])
-    assert code == 0
 
 
 if __name__ == "__main__":

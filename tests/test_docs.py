@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pseudocal import PseudoCal
+
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "pseudocal"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -85,20 +87,30 @@ def test_what_a_page_shows_is_python(page: Path) -> None:
         compile(code, page.name, "exec")
 
 
-def test_what_the_readme_and_the_page_on_python_show_runs(
+def test_what_the_page_on_python_shows_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     target = np.random.default_rng(0).normal(size=(300, 3))
-    names: dict[str, Any] = {"model": lambda x: 8 * x, "target": target, "logits": 8 * target}
-    exec(code_in(ROOT / "README.md")[0], names)
-    fitted, names["PseudoCal"] = names["calibration"].temperature, None
-    exec(
-        code_in(ROOT / "docs" / "reference" / "application.md")[1].replace("seed=1", "seed=0"),
-        names,
-    )
-    assert names["calibration"].temperature == fitted
-    assert names["probabilities"].shape == target.shape
+    names: dict[str, Any] = {"model": lambda x: 8 * x, "target": target}
+    calibration = PseudoCal().fit(names["model"], target)
+    code = code_in(ROOT / "docs" / "reference" / "application.md")[1]
+    exec(code.replace("seed=1", "seed=0"), names)
+    assert names["calibration"].temperature == calibration.temperature
+
+
+def test_make_targets_of_the_readme_are_there() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    named = set(re.findall(r"`make ([a-z-]+)`", readme))
+    assert "demo" in named
+    assert named <= set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+
+
+def test_the_readme_is_short() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+    assert len(shown.split()) <= 600
 
 
 def test_the_page_on_python_lists_every_argument() -> None:

@@ -7,7 +7,7 @@ is overconfident.
 
 With a usable second opinion the estimated accuracy is what the agreement implies (`agreement.py`),
 without one it is the calibrated confidence. Its interval adds the error of the method to that of
-sampling. All constants were chosen on the development tasks only; `docs/evaluation/trust.md` reports the
+sampling. All constants were chosen on the development tasks only; `docs/evaluation/index.md` reports the
 test on held-out families. `wording.py` has the sentences.
 """
 

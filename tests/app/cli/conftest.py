@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-import re
-import shlex
 import sys
 import warnings
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -223,108 +219,3 @@ def save_all(module: Any, x: Any, folder: Path, name: str) -> dict[str, str]:
 
 
 SUFFIXES = {"onnx": "onnx", "pt2": "pt2", "torchscript": "pt"}
-
-NUMBER = re.compile(r"-?\d[\d,]*\.?\d*")
-BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-HOWTO = Path(__file__).parents[3] / "docs" / "howto"
-# need a network or models that a page does not make; test_commands_of_docs.py says where they run
-NOT_HERE = (
-    "pip install",
-    "pseudocal demo",
-    "pseudocal calibrate sentiment/",
-    "pseudocal calibrate segformer/",
-)
-
-
-@pytest.fixture
-def follow_page(
-    pseudocal: Callable[..., Outcome],
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Callable[..., list[str]]:
-    """Do what a how-to page says, in order, and compare what is printed with what it shows.
-
-    Python runs if its output is shown in a block of text below it, or with `all_code`.
-    """
-    monkeypatch.chdir(tmp_path)
-    files = imported(HOWTO / "howto_files.py")
-
-    def follow(page: Path, *, all_code: bool = False) -> list[str]:
-        blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
-        names: dict[str, Any] = {}
-        ran = []
-        for (language, text), (next_language, next_text) in pairwise([*blocks, ("", "")]):
-            shows_output = next_language == "text"
-            if language == "python" and (shows_output or all_code):
-                capsys.readouterr()
-                exec(text, names)
-                if shows_output:
-                    assert_same(next_text.splitlines(), capsys.readouterr().out.splitlines())
-            if language == "console":
-                for command, shown in commands_of(text):
-                    if command.startswith(NOT_HERE):
-                        continue
-                    words = shlex.split(command.partition(" && ")[0])
-                    if words[0] == "python":
-                        assert words[1] == "howto_files.py"
-                        files.main(words[2:])
-                        continue
-                    done = pseudocal(*words[1:])
-                    allowed = (0, 10, 11, 12) if "--exit-code" in words else (0,)
-                    assert done.code in allowed, (command, done.err)
-                    ran.append(words[1])
-                    if shown:
-                        assert_same(shown, done.out.splitlines())
-        return ran
-
-    return follow
-
-
-def imported(path: Path) -> Any:
-    """A module that is a script."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def commands_of(block: str) -> list[tuple[str, list[str]]]:
-    """The commands of a console block, each with the lines that are shown below it."""
-    found: list[tuple[str, list[str]]] = []
-    for line in block.splitlines():
-        if line.startswith("$ "):
-            found.append((line[2:], []))
-        else:
-            found[-1][1].append(line)
-    return found
-
-
-def assert_same(shown: list[str], printed: list[str]) -> None:
-    """The lines are the same, but for times and the last digits; `...` is any number of lines."""
-    rest = [line.rstrip() for line in printed]
-    gap = False
-    for line in shown:
-        if line == "...":
-            gap = True
-            continue
-        while gap and rest and not same_line(line, rest[0]):
-            rest.pop(0)
-        assert rest, f"not printed: {line!r}, but {printed}"
-        assert same_line(line, rest[0]), f"shown {line!r}, printed {rest[0]!r}"
-        rest.pop(0)
-        gap = False
-    assert gap or not rest, f"not shown: {rest}"
-
-
-def same_line(one: str, other: str) -> bool:
-    one, other = (re.sub(r"in [\d.]+ s\b", "in a while", line.rstrip()) for line in (one, other))
-    numbers, others = (
-        [float(number.replace(",", "").rstrip(".")) for number in NUMBER.findall(line)]
-        for line in (one, other)
-    )
-    return NUMBER.sub("#", one) == NUMBER.sub("#", other) and numbers == pytest.approx(
-        others, rel=0.02, abs=0.005
-    )

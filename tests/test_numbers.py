@@ -1,0 +1,131 @@
+"""Numbers in README and docs agree with stored results.
+
+A page marks a number with a comment, which is invisible in HTML. The path is relative to docs/:
+
+    ECE is <!-- n: evaluation/demo.json#none.ece -->25.3 without calibration.
+    In <!-- n: evaluation/exported.csv#held out.worse x100 -->16% of the cases ...
+
+A JSON key is a path of names with dots (a number picks an item of a list). A CSV key is the first
+cell of a row (or the first ones: `digits; 50`), a dot, and the name of a column; of a cell like
+`18.1 (+3.0)` the first number counts. The key `lines` of a .jsonl file is its number of lines. `x100`
+turns a stored fraction into percent. The stored value must round to the number as printed.
+
+A mark must not begin a line: Markdown would end the paragraph there.
+
+A comment before a table compares the whole table with a CSV file:
+
+    <!-- table: evaluation/exported.csv -->
+
+The columns of the table must be columns of the file, and each row must agree with one row there.
+`make docs-numbers` prints what disagrees.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+NUMBER = r"[-+−]?\d[\d,]*(?:\.\d+)?"
+MARK = re.compile(rf"<!-- n: (\S+?)#(.+?)( x100)? -->\**({NUMBER})?")
+TABLE = re.compile(r"<!-- table: (\S+) -->\n+((?:\|.*\n?)+)")
+
+
+def number(text: str) -> Decimal | None:
+    """A number as a page prints it: `**1,200**`, `85%`, `1.6x`; None for other text."""
+    bare = re.sub(r"[*,%`]|(?<=\d)x$", "", text).replace("−", "-").strip()
+    try:
+        return Decimal(bare)
+    except InvalidOperation:
+        return None
+
+
+def same(shown: str, stored: object) -> bool:
+    """Whether a stored value rounds to the number shown; other texts must be equal.
+
+    >>> same("1.60", 1.5953), same("85%", "85.2"), same("1.61", 1.5953), same("none", "none")
+    (True, True, False, True)
+    """
+    value = number(str(stored))
+    printed = number(shown)
+    if value is None or printed is None:
+        return shown.strip("* ") == str(stored).strip()
+    half = Decimal(5).scaleb(int(printed.as_tuple().exponent) - 1)
+    return abs(value - printed) <= half * Decimal("1.000001")
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def stored_value(path: Path, key: str) -> Any:
+    if path.suffix == ".csv":
+        name, _, column = key.rpartition(".")
+        first = name.split("; ")
+        rows = [row for row in rows_of(path) if list(row.values())[: len(first)] == first]
+        assert len(rows) == 1, f"{len(rows)} rows of {path.name} begin with {name!r}"
+        return rows[0][column].split(" ")[0]
+    if path.suffix == ".jsonl":
+        return len(path.read_text(encoding="utf-8").splitlines())
+    value = json.loads(path.read_text(encoding="utf-8"))
+    for part in key.split("."):
+        value = value[int(part)] if isinstance(value, list) else value[part]
+    return value
+
+
+def wrong_numbers(text: str) -> list[str]:
+    found = []
+    for file, key, percent, shown in MARK.findall(text):
+        value = stored_value(DOCS / file, key)
+        if percent:
+            value = Decimal(str(value)) * 100
+        if not shown or not same(shown, value):
+            found.append(f"{file}#{key} is {value}, the page says {shown or 'no number'}")
+    return found
+
+
+def agrees(cells: list[str], row: list[str]) -> bool:
+    return all(same(cell, stored) for cell, stored in zip(cells, row, strict=True))
+
+
+def wrong_rows(text: str) -> list[str]:
+    found = []
+    for file, table in TABLE.findall(text):
+        lines = [line.strip().strip("|").split("|") for line in table.splitlines()]
+        columns, _, *rows = [[cell.strip() for cell in line] for line in lines]
+        stored = [[row[column] for column in columns] for row in rows_of(DOCS / file)]
+        missing = [cells for cells in rows if not any(agrees(cells, row) for row in stored)]
+        found += [f"{file} has no row like {' | '.join(cells)}" for cells in missing]
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_numbers_agree_with_stored_results(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<!-- n:") == len(MARK.findall(text)), "a mark is misspelled"
+    assert text.count("<!-- table:") == len(TABLE.findall(text)), "a mark is misspelled"
+    assert not re.search(r"^\s*<!-- n:", text, re.MULTILINE), (
+        "a mark at the start of a line breaks it"
+    )
+    assert wrong_numbers(text) + wrong_rows(text) == []
+
+
+def test_a_wrong_number_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "DOCS", tmp_path)
+    (tmp_path / "a.json").write_text('{"ece": [0.1604, 25.34]}', encoding="utf-8")
+    (tmp_path / "a.csv").write_text("set,ece,n\ndemo,7.36,1200\n", encoding="utf-8")
+    mark = "<!-- n: a.json#ece.0 x100 -->{}% and <!-- n: a.csv#demo; 7.36.ece -->{}"
+    assert wrong_numbers(mark.format("16.0", "**7.4**")) == []
+    assert len(wrong_numbers(mark.format("16.1", "7.3"))) == 2
+    table = "<!-- table: a.csv -->\n\n| set | n | ece |\n|---|---|---|\n| demo | {} | {} |\n"
+    assert wrong_rows(table.format("1,200", "7.4")) == []
+    assert wrong_rows(table.format("1,200", "7.5")) == ["a.csv has no row like demo | 1,200 | 7.5"]
