@@ -127,13 +127,7 @@ def empty_folder() -> Iterator[None]:
 
 
 def printed_by(run: Any, *arguments: Any, errors: bool = True) -> str:
-    """What a function prints, without spaces at the end of lines.
-
-    Args:
-        run: the function.
-        arguments: its arguments.
-        errors: whether standard error counts too, in order.
-    """
+    """What a function prints, without spaces at the end of lines; on either stream, or without errors."""
     stream = io.StringIO()
     other = stream if errors else io.StringIO()
     with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(other):
