@@ -29,9 +29,11 @@ from pseudocal import LabelSample, PseudoCal, Surrogate, fit_temperature, rows_t
 from pseudocal.arrays import Labelled
 from pseudocal.batches import Batch
 from pseudocal.calibrators import Calibration, refinement
-from pseudocal.calibrators.agreement import DIFFERENT, Suspects
+from pseudocal.calibrators.agreement import DIFFERENT, Suspects, certain_errors
+from pseudocal.calibrators.anytime import LabelHistory
 from pseudocal.calibrators.confidence import match_confidence
 from pseudocal.calibrators.evidence import Step, count_opinions
+from pseudocal.calibrators.measured import NARROW
 from pseudocal.calibrators.posterior import Prior
 from pseudocal.calibrators.refinement import GAP_NOISE, as_applied, priors_of, refine
 from pseudocal.calibrators.surrogate import SurrogateCollector
@@ -201,8 +203,15 @@ def judged(case: BankCase) -> Judged:
     )
 
 
-def step_of(case: BankCase) -> Step:
-    """The whole target as one step."""
+def step_of(case: BankCase, *, penultimate: bool = False) -> Step:
+    """The whole target as one step.
+
+    Args:
+        case: the case.
+        penultimate: whether the surrogate uses the penultimate layer of the second model, not its
+            logits.
+
+    """
     n = len(case.logits)
     logits = case.logits.astype(np.float64)
     second = case.second.astype(np.float64)
@@ -221,6 +230,10 @@ def step_of(case: BankCase) -> Step:
     )
     suspects = Suspects.of(pairs, mixup_samples, LAM)
     said = case.second_mixed[suspects.pairs.first].astype(np.float64)
+    given = (second, said)
+    if penultimate:
+        mixed = case.mixed_features[suspects.pairs.first].astype(np.float64)
+        given = (case.features.astype(np.float64), mixed)
     real = Labelled(logits, logits.argmax(axis=1))
     batch = Batch(0, rows, rows[:, None])
     collector = SurrogateCollector(Surrogate(), Streams(0))
@@ -232,8 +245,26 @@ def step_of(case: BankCase) -> Step:
         mixup_samples=mixup_samples,
         opinions=count_opinions([second], real, suspects, [said]),
         passes=2 * n,
-        surrogate_samples=[collector.batch_sample(batch, real, suspects, given=(second, said))],
+        surrogate_samples=[collector.batch_sample(batch, real, suspects, given=given)],
     )
+
+
+def by_formula(case: BankCase, agreement: float, shared: float) -> float:
+    """The accuracy p that solves (1 - p) (1 - r + s p) = 1 - a.
+
+    `a` is the agreement, `r` the fraction of shared mistakes, and `s` how often the second model
+    names the larger input's class on mixup samples where the first is certainly wrong.
+    """
+    own = case.logits.argmax(axis=1)
+    second = case.second.argmax(axis=1)
+    predicted = case.mixed.argmax(axis=1)
+    inputs = [own, own[case.partner], second, second[case.partner]]
+    wrong = (own != own[case.partner]) & certain_errors(predicted, inputs)
+    s = float((case.second_mixed.argmax(axis=1) == own)[wrong].mean()) if wrong.any() else 0.5
+    p = np.linspace(0, 1, 2001)
+    above = np.flatnonzero((1 - p) * (1 - shared + s * p) >= 1 - agreement)
+    least = 1 / case.logits.shape[1] + 0.01
+    return float(np.clip(p[above[-1]] if len(above) else 0.0, least, 0.99))
 
 
 def estimate_table(found: dict[str, list[Judged]]) -> str:
@@ -266,29 +297,56 @@ def summary(group: list[Judged]) -> list[float]:
     return [*means, means[2] / means[3], *worse]
 
 
-def surrogate_table(found: dict[str, list[Judged]]) -> str:
-    """Error and ECE of agreement, of the surrogate beside it, and of two ways to combine them."""
-    rules: dict[str, Callable[[float, float], float]] = {
-        "a": lambda a, b: a,
-        "b": lambda a, b: b,
-        "(a + b) / 2": lambda a, b: (a + b) / 2,
-        "(a + b) / 2 where they differ by more than 0.2": lambda a, b: (
-            (a + b) / 2 if abs(a - b) > DIFFERENT else a
+def estimators_of(one: Judged) -> dict[str, float]:
+    """The accuracy that single estimators find, by letter."""
+    evidence = PseudoCal(epochs=1).empty_evidence()
+    evidence.add(step_of(one.case, penultimate=True))
+    model, surrogate = evidence.agreements
+    return {
+        "a": one.agreement,
+        "b": one.trust.evidence.get("surrogate accuracy", one.agreement),
+        "c": surrogate.accuracy,
+        "d": by_formula(one.case, model.rate, model.shared),
+    }
+
+
+def mean_if_different(one: float, other: float) -> float:
+    return (one + other) / 2 if abs(one - other) > DIFFERENT else one
+
+
+def estimator_table(found: dict[str, list[Judged]]) -> str:
+    """Error and ECE of several estimators of the accuracy, and of ways to combine them."""
+    rules: dict[str, Callable[[dict[str, float]], float]] = {
+        "a: agreement": lambda e: e["a"],
+        "b: surrogate on the second model's logits": lambda e: e["b"],
+        "c: surrogate on its penultimate layer": lambda e: e["c"],
+        "d: agreement, the formula with s": lambda e: e["d"],
+        "(a + b) / 2": lambda e: (e["a"] + e["b"]) / 2,
+        "(a + c) / 2": lambda e: (e["a"] + e["c"]) / 2,
+        "(d + b) / 2": lambda e: (e["d"] + e["b"]) / 2,
+        "(d + c) / 2": lambda e: (e["d"] + e["c"]) / 2,
+        "a, or (a + b) / 2 where they differ by more than 0.2 (used)": lambda e: mean_if_different(
+            e["a"], e["b"]
+        ),
+        "a, or (a + c) / 2 where they differ by more than 0.2": lambda e: mean_if_different(
+            e["a"], e["c"]
         ),
     }
-    rows = []
-    for name, rule in rules.items():
-        means = []
-        for group in found.values():
-            scores = []
-            for one in group:
-                logits = one.case.logits.astype(np.float64)
-                b = one.trust.evidence.get("surrogate accuracy", one.agreement)
-                accuracy = rule(one.agreement, b)
+    scores: dict[str, list[np.ndarray]] = {name: [] for name in rules}
+    for group in found.values():
+        of_group = defaultdict(list)
+        for one in group:
+            logits = one.case.logits.astype(np.float64)
+            estimates = estimators_of(one)
+            for name, rule in rules.items():
+                accuracy = rule(estimates)
                 temperature = match_confidence(logits, accuracy).temperature
                 off = 100 * abs(accuracy - one.accuracy)
-                scores.append((off, error(logits, one.case.labels, temperature)))
-            means.append(np.mean(scores, axis=0))
+                of_group[name].append((off, error(logits, one.case.labels, temperature)))
+        for name, each in of_group.items():
+            scores[name].append(np.mean(each, axis=0))
+    rows = []
+    for name, means in scores.items():
         cells = " | ".join(f"{off:.1f}, {ece_of:.1f}" for off, ece_of in means)
         off, ece_of = np.mean(means, axis=0)
         rows.append(f"| {name} | {cells} | {off:.1f}, {ece_of:.1f} |")
@@ -357,21 +415,37 @@ METHODS = (
 
 
 def held_back(
-    tables: Tables, rows: np.ndarray, log_t: np.ndarray, slack: float = GAP_NOISE
+    tables: Tables, rows: np.ndarray, log_t: np.ndarray, noise: float = GAP_NOISE
 ) -> np.ndarray:
     """The temperatures, held back where the measured gap would grow, as in `refine`."""
     accuracy = tables.right[rows].mean(axis=1)
-    gap = np.abs(np.interp(0.0, GRID, tables.mean) - accuracy) + slack
+    gap = np.abs(np.interp(0.0, GRID, tables.mean) - accuracy) + noise / math.sqrt(rows.shape[1])
     after = np.interp(log_t, GRID, tables.mean)
     stopped = np.clip(after, accuracy - gap, accuracy + gap)
     found = np.interp(-stopped, -tables.mean, GRID)
     return np.where(np.abs(after - accuracy) > gap, found, log_t)
 
 
-def labels_table(found: dict[str, list[Judged]]) -> str:
-    """ECE of the rows without a label, with one model and with two, and coverage of T."""
-    errors: dict[tuple[str, int, str], list[float]] = defaultdict(list)
-    covered: dict[tuple[str, int], list[bool]] = defaultdict(list)
+class LabelVerdict(NamedTuple):
+    """The verdict after labels, and the ECE without calibration and with T."""
+
+    apply: bool
+    apply_by_one_n: bool  # by the 90% interval for this number of labels
+    before: float
+    after: float
+
+
+class LabelledModels(NamedTuple):
+    """What draws of labels lead to on the models of a bank."""
+
+    errors: dict[tuple[str, int, str], list[float]]  # by family, labels and method
+    covered: dict[tuple[str, int], list[bool]]  # whether the interval covers T
+    verdicts: dict[tuple[str, int], list[LabelVerdict]]
+
+
+def labelled_models(found: dict[str, list[Judged]]) -> LabelledModels:
+    """Every other model, several draws of labels for each."""
+    results = LabelledModels(defaultdict(list), defaultdict(list), defaultdict(list))
     for family, group in found.items():
         for one in group[::2]:
             logits = one.case.logits.astype(np.float64)
@@ -385,22 +459,50 @@ def labels_table(found: dict[str, list[Judged]]) -> str:
                 draws = Draws(tables, rows[:, :n], spread=True)
                 mixup = {"mixup": estimates["mixup"]}
                 alone = draws.posterior(priors_of(mixup, logits))
-                both = draws.posterior(priors_of(estimates, logits))
+                priors = priors_of(estimates, logits)
+                both = draws.posterior(priors)
+                used = held_back(tables, rows[:, :n], both.mean)
                 values = (
                     0.0,
                     math.log(one.calibration.temperature),
                     held_back(tables, rows[:, :n], alone.mean),
-                    held_back(tables, rows[:, :n], both.mean),
+                    used,
                     both.mean,
-                    held_back(tables, rows[:, :n], both.mean, slack=0.0),
+                    held_back(tables, rows[:, :n], both.mean, noise=0.0),
                     target.oracle,
                 )
                 for name, log_t in zip(METHODS, values, strict=True):
-                    errors[family, n, name] += draws.ece(log_t).tolist()
-                inside = (both.quantile(0.05) <= target.oracle) & (
-                    target.oracle <= both.quantile(0.95)
-                )
-                covered[family, n] += inside.tolist()
+                    results.errors[family, n, name] += draws.ece(log_t).tolist()
+                low, high = both.quantile(0.05), both.quantile(0.95)
+                inside = (low <= target.oracle) & (target.oracle <= high)
+                results.covered[family, n] += inside.tolist()
+                results.verdicts[family, n] += label_verdicts(draws, priors, (low, high), used)
+    return results
+
+
+def label_verdicts(
+    draws: Draws, priors: list[Prior], one_n: tuple[np.ndarray, np.ndarray], log_t: np.ndarray
+) -> list[LabelVerdict]:
+    """Of each draw."""
+    tables = draws.tables
+    plain = float(np.interp(0.0, GRID, tables.mean))
+    before = draws.ece(0.0)
+    after = draws.ece(log_t)
+    found = []
+    for k, rows in enumerate(draws.labelled):
+        history = LabelHistory.empty(len(tables.right), 1.0, priors)
+        history = history.extended(tables.likelihood[rows].astype(np.float64))
+        at_low, at_high = np.interp([history.low, history.high], GRID, tables.mean)
+        idle = max(at_low - plain, plain - at_high) <= NARROW
+        now = not idle and not history.low <= 0 <= history.high
+        by_one_n = not one_n[0][k] <= 0 <= one_n[1][k]
+        found.append(LabelVerdict(now, by_one_n, float(before[k]), float(after[k])))
+    return found
+
+
+def labels_table(results: LabelledModels) -> str:
+    """ECE of the rows without a label, with one model and with two, and coverage of T."""
+    errors = results.errors
     lines = []
     for n in LABELS:
         ratios = []
@@ -408,10 +510,30 @@ def labels_table(found: dict[str, list[Judged]]) -> str:
             means = [np.mean(errors[family, n, name]) for name in METHODS]
             ratios.append([mean / means[-1] for mean in means])
             cells = " | ".join(f"{mean:.1f}" for mean in means)
-            lines.append(f"| {family} | {n} | {cells} | {percent(covered[family, n])} |")
+            lines.append(f"| {family} | {n} | {cells} | {percent(results.covered[family, n])} |")
         cells = " | ".join(f"{ratio:.2f}x" for ratio in np.mean(ratios, axis=0))
         lines.append(f"| mean ratio | {n} | {cells} | |")
     return table(f"| family | labels | {' | '.join(METHODS)} | covered |", lines)
+
+
+def label_verdict_table(results: LabelledModels) -> str:
+    """How often `apply` is given after labels, and how often it did no harm."""
+    everything = dict(results.verdicts)
+    for n in LABELS:
+        groups = [draws for (_, number), draws in results.verdicts.items() if number == n]
+        everything["all", n] = [draw for group in groups for draw in group]
+    lines = []
+    for (family, n), draws in everything.items():
+        harmless = np.array([draw.after <= draw.before + 1 for draw in draws])
+        helpful = np.array([draw.after < draw.before - 1 for draw in draws])
+        cells = []
+        for which in ("apply", "apply_by_one_n"):
+            applied = np.array([getattr(draw, which) for draw in draws])
+            shown = (applied, harmless[applied], applied[helpful])
+            cells += [percent(each.tolist()) for each in shown]
+        lines.append(f"| {family} | {n} | {' | '.join(cells)} |")
+    head = "| family | labels | apply | of these no worse | of the helpful "
+    return table(head + "| one n: apply | of these no worse | of the helpful |", lines)
 
 
 def sequence_table(found: dict[str, list[Judged]]) -> str:
@@ -489,10 +611,14 @@ def main() -> None:
             ("The estimate", estimate_table),
             ("What is exported without labels", exported_table),
             ("Verdicts without labels", verdict_table),
-            ("With labels", labels_table),
-            ("A surrogate beside a second model", surrogate_table),
         ):
             print(f"## {title}", each(found), sep="\n\n", end="\n\n", flush=True)
+        results = labelled_models(found)
+        print("## With labels", labels_table(results), sep="\n\n", end="\n\n", flush=True)
+        verdicts = label_verdict_table(results)
+        print("## Verdicts with labels", verdicts, sep="\n\n", end="\n\n", flush=True)
+        if not args.held_out:  # which estimator to use is a choice
+            print("## Estimators", estimator_table(found), sep="\n\n", end="\n\n", flush=True)
         if args.sequences:
             print("## Labels one by one", sequence_table(found), sep="\n\n", end="\n\n", flush=True)
     if args.demo is not None:

@@ -126,7 +126,7 @@ def measure(
                     some.ece(log_t).tolist(), off.tolist(), strict=True
                 )
             for which, by_n in found.items():
-                by_n[family, n] += looks(chosen, chosen.posterior(estimates(t.target)[which]))
+                by_n[family, n] += looks(chosen, estimates(t.target)[which])
     return errors, found
 
 
@@ -196,12 +196,11 @@ def check(all_targets: list[Target]) -> None:
         t, priors = Tables(target), estimates(target)["both"]
         rows = t.chosen(range(1))[:, :50]
         fitted = Draws(t, rows, spread=True).posterior(priors)
-        scaling, measured = refine(
-            target.logits, LabelSample(rows[0], target.labels[rows[0]]), priors=priors
-        )
-        ends = [math.log(end) for end in (measured.temperature.low, measured.temperature.high)]
+        sample = LabelSample(rows[0], target.labels[rows[0]])
+        t_found = refine(target.logits, sample, priors=priors)[1].temperature
+        expected = np.log([t_found.value, t_found.low, t_found.high])
         found = [fitted.mean[0], fitted.quantile(0.05)[0], fitted.quantile(0.95)[0]]
-        np.testing.assert_allclose(found, [math.log(scaling.temperature), *ends], atol=0.02)
+        np.testing.assert_allclose(found, expected, atol=0.02)
 
 
 def report(all_targets: list[Target], draws: int) -> Iterator[str]:

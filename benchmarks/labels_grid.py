@@ -15,21 +15,13 @@ import numpy as np
 
 from labels_targets import Target
 from pseudocal import rows_to_label
+from pseudocal.calibrators.anytime import CELLS, GRID
 from pseudocal.calibrators.confidence import below_top
 from pseudocal.calibrators.labelled_accuracy import inverse_design_effect
 from pseudocal.calibrators.labels import labelling_order
-from pseudocal.calibrators.posterior import LOG_T, Prior, log_likelihood
+from pseudocal.calibrators.posterior import Prior, log_likelihood
 
 NUMBERS = (10, 20, 50, 100, 200)
-FINE = (-1.5, 2.5)  # log T of nearly all models
-GRID = np.concatenate(  # of log T
-    [
-        np.linspace(LOG_T[0], FINE[0], 40)[:-1],
-        np.linspace(*FINE, 201),
-        np.linspace(FINE[1], LOG_T[1], 60)[1:],
-    ]
-)
-CELLS = np.gradient(GRID)
 BINS = 15
 ALONE = (
     math.log(0.1),
@@ -123,6 +115,7 @@ class Draws:
 
     def __init__(self, tables: Tables, rows: np.ndarray, *, spread: bool) -> None:
         self.tables, self.spread = tables, spread
+        self.labelled = rows  # in the order in which they are labelled
         if spread:  # in the order of the survey
             place = np.argsort(tables.order)
             rows = np.take_along_axis(rows, np.argsort(place[rows], axis=1), axis=1)

@@ -5,19 +5,20 @@ Intervals and verdicts of `benchmarks/labels.py`.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from labels_grid import GRID, NUMBERS, Draws, Posteriors
+from pseudocal.calibrators.anytime import LabelHistory
 from pseudocal.calibrators.labelled_accuracy import (
     LEVEL,
     CheckedRows,
     accuracy_interval,
     interval_of_alike,
 )
-from pseudocal.calibrators.measured import NARROW, MeasuredEvidence, judge_temperature
+from pseudocal.calibrators.measured import MeasuredEvidence, judge_temperature
+from pseudocal.calibrators.posterior import Prior
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,14 @@ class Look:
     gain: float  # of the oracle
 
 
-def looks(draws: Draws, fitted: Posteriors) -> list[Look]:
+def looks(draws: Draws, priors: list[Prior]) -> list[Look]:
     """Every draw."""
+    fitted = draws.posterior(priors)
     t = draws.tables
     truth, oracle = float(t.right.mean()), t.target.oracle
     low, high = intervals(draws, fitted)
     others = fitted.without()
     confidence = draws.confidence_at(others)
-    at_low, at_high, after = (np.interp(g, GRID, t.mean) for g in (low, high, fitted.mean))
     plain = float(np.interp(0.0, GRID, t.mean))
     before, fit, best = (draws.ece(g) for g in (0.0, fitted.mean, oracle))
     found = []
@@ -52,12 +53,19 @@ def looks(draws: Draws, fitted: Posteriors) -> list[Look]:
             right, confidence[k], mean, noise, len(t.right), np.arange(len(right)), draws.spread
         )
         accuracy = accuracy_interval(sample)
-        moved = at_low[k] - at_high[k]
-        narrow = NARROW * (high[k] - low[k]) / moved if moved > 0 else math.inf
-        gaps = plain - accuracy.value, after[k] - accuracy.value
-        outside = max(accuracy.low - plain, plain - accuracy.high, 0.0)
-        verdict, _, _ = judge_temperature(
-            fitted.mean[k], MeasuredEvidence(low[k], high[k], narrow, *gaps, len(right), outside)
+        history = LabelHistory.empty(len(t.right), 1.0, priors)
+        history = history.extended(t.likelihood[draws.labelled[k]].astype(float))
+        at_low, at_high = np.interp([history.low, history.high], GRID, t.mean)
+        evidence = MeasuredEvidence(
+            history.low,
+            history.high,
+            change=max(at_low - plain, plain - at_high),
+            gap_before=plain - accuracy.value,
+            labels=len(right),
+            outside=max(accuracy.low - plain, plain - accuracy.high, 0.0),
+        )
+        verdict, _ = judge_temperature(
+            min(max(fitted.mean[k], history.low), history.high), evidence
         )
         found.append(
             Look(

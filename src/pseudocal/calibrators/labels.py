@@ -217,10 +217,16 @@ class LabelSample:
 
 def check_label_sample(
     sample: LabelSample, logits: Logits, groups: ArrayLike | None = None
-) -> None:
-    """Reject labels that are not classes, missing rows, and rows that are not a random sample."""
+) -> RowNumbers:
+    """Reject labels that are not classes, missing rows, and rows that are not a random sample.
+
+    Returns:
+        The rows in the order in which they are to be labelled. Rows drawn in another way are in the
+        order given.
+
+    """
     n, classes = logits.shape
-    rows = sample.rows
+    rows: RowNumbers = sample.rows
     labels = sample.labels
     if sample.pool is not None:
         raise InputError(
@@ -237,7 +243,7 @@ def check_label_sample(
             f"NONE_OF_THESE ({NONE_OF_THESE}), got {labels[invalid][0]} for row {rows[invalid][0]}"
         )
     if sample.sampling == "random":
-        return
+        return rows
     chosen = rows_to_label(logits, len(rows), seed=sample.seed, groups=groups)
     other = np.setdiff1d(rows, chosen)
     if len(other):
@@ -248,6 +254,7 @@ def check_label_sample(
             "sampling='random'. Label rows that the person could not label as CANNOT_TELL; do not "
             "skip them"
         )
+    return chosen
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,47 +26,53 @@ class MeasuredEvidence(NamedTuple):
     """What labels say, for the verdict on a temperature.
 
     Attributes:
-        low: The lower end of the 90% interval of log T.
-        high: The upper end of the 90% interval of log T.
-        narrow: Half the width of an interval of log T that is as good as a point.
+        low: The lower end of the interval of log T, valid at every number of labels.
+        high: The upper end of that interval.
+        change: By how much the mean confidence changes at most, with the temperatures of the
+            interval.
         gap_before: Mean confidence minus accuracy without calibration.
-        gap_after: Mean confidence minus accuracy with the temperature that is judged.
         labels: The number of labels.
         outside: How far the mean confidence without calibration is outside the 90% interval of the
             accuracy.
-        moves: By how much the mean confidence changes at least, with the temperatures of the
-            interval.
+        more: The number of further labels that would settle the verdict; None if it is too large.
 
     """
 
     low: float
     high: float
-    narrow: float
+    change: float
     gap_before: float
-    gap_after: float
     labels: int
     outside: float = 0.0
-    moves: float = 0.0
+    more: int | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether all temperatures of the interval are as good as T = 1."""
+        return self.change <= NARROW
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the interval contains T = 1 and temperatures that differ from it."""
+        return self.low <= 0 <= self.high and not self.idle
 
 
-def judge_temperature(
-    log_t: float, evidence: MeasuredEvidence
-) -> tuple[MeasuredVerdict, Reason, int | None]:
-    """The verdict on a temperature, the reason, and how many more labels would settle it.
+def judge_temperature(log_t: float, evidence: MeasuredEvidence) -> tuple[MeasuredVerdict, Reason]:
+    """The verdict on a temperature, and the reason.
 
-    >>> evidence = MeasuredEvidence(0.2, 0.8, narrow=0.1, gap_before=0.2, gap_after=0.02, labels=50)
+    >>> evidence = MeasuredEvidence(0.2, 0.8, change=0.2, gap_before=0.2, labels=50)
     >>> judge_temperature(0.5, evidence)[0], judge_temperature(-0.5, evidence)[0]
     ('apply', 'do not apply')
-    >>> evidence = MeasuredEvidence(-0.1, 0.5, narrow=0.2, gap_before=0.1, gap_after=0.0, labels=50)
-    >>> verdict, reason, more = judge_temperature(0.2, evidence)
-    >>> verdict, str(reason.code), more
-    ('caution', 'labels_undecided', 70)
+    >>> evidence = MeasuredEvidence(-0.1, 0.5, change=0.1, gap_before=0.1, labels=50, more=70)
+    >>> verdict, reason = judge_temperature(0.2, evidence)
+    >>> verdict, str(reason.code)
+    ('caution', 'labels_undecided')
 
     A model of two classes whose confidence is always near 50% and that is right less often than
     chance:
 
     >>> evidence = MeasuredEvidence(
-    ...     -1.0, 2.1, narrow=5.0, gap_before=0.35, gap_after=0.35, labels=20, outside=0.19
+    ...     -1.0, 2.1, change=0.01, gap_before=0.35, labels=20, outside=0.19
     ... )
     >>> print(judge_temperature(0.5, evidence)[1])
     From 20 labels, T is between 0.368 and 8.17, which hardly changes the confidence, but the mean
@@ -79,8 +85,6 @@ def judge_temperature(
     """
     low = evidence.low
     high = evidence.high
-    before = evidence.gap_before
-    after = evidence.gap_after
     numbers = {
         "labels": float(evidence.labels),
         "low": math.exp(low),
@@ -90,63 +94,47 @@ def judge_temperature(
     if off > 0:
         numbers["temperature"] = math.exp(log_t)
         if off > max(low, -high, 0.0):
-            return "do not apply", Reason(ReasonCode.LABELS_FURTHER, numbers), None
-        return "caution", Reason(ReasonCode.LABELS_OUTSIDE_INTERVAL, numbers), None
-    # where all temperatures are equally likely, T far from 1 is not idle
-    idle = max(-low, high) <= evidence.narrow and evidence.moves <= NARROW
-    if idle and evidence.outside > NARROW:
+            return "do not apply", Reason(ReasonCode.LABELS_FURTHER, numbers)
+        return "caution", Reason(ReasonCode.LABELS_OUTSIDE_INTERVAL, numbers)
+    if evidence.idle and evidence.outside > NARROW:
         code = ReasonCode.LABELS_CONFIDENCE_LOW
-        if before > 0:
+        if evidence.gap_before > 0:
             code = ReasonCode.LABELS_CONFIDENCE_HIGH
-        return "caution", Reason(code, numbers | {"gap": before}), None
-    if idle:
-        return "already calibrated", Reason(ReasonCode.LABELS_ALREADY_CALIBRATED, numbers), None
-    if low <= 0 <= high:
-        more = more_labels(evidence.labels, low, high, evidence.narrow)
-        reason = Reason(ReasonCode.LABELS_UNDECIDED, numbers | {"more": float(more)})
-        return "caution", reason, more
-    if abs(after) > abs(before):
-        gaps = {"gap_before": before, "gap_after": after}
-        return "caution", Reason(ReasonCode.LABELS_MOVED_AWAY, numbers | gaps), None
+        return "caution", Reason(code, numbers | {"gap": evidence.gap_before})
+    if evidence.idle:
+        return "already calibrated", Reason(ReasonCode.LABELS_ALREADY_CALIBRATED, numbers)
+    if evidence.undecided:
+        if evidence.more is None:
+            return "caution", Reason(ReasonCode.LABELS_CLOSE_TO_ONE, numbers)
+        numbers["more"] = float(evidence.more)
+        return "caution", Reason(ReasonCode.LABELS_UNDECIDED, numbers)
     if low > 0:
-        return "apply", Reason(ReasonCode.LABELS_OVERCONFIDENT, numbers), None
-    return "apply", Reason(ReasonCode.LABELS_UNDERCONFIDENT, numbers), None
+        return "apply", Reason(ReasonCode.LABELS_OVERCONFIDENT, numbers)
+    return "apply", Reason(ReasonCode.LABELS_UNDERCONFIDENT, numbers)
 
 
-def enough(verdict: MeasuredVerdict, evidence: MeasuredEvidence) -> bool:
-    """Whether more labels would hardly change a verdict.
+def enough(evidence: MeasuredEvidence, low: float, high: float, width: float) -> bool:
+    """Whether more labels would hardly change the verdict and the temperature.
 
-    It is clear, and T is known as well as need be, or its interval is as far from T = 1 as half of
-    its width.
+    The verdict is clear, or out of reach; and T is known as well as need be, or it is as far from
+    T = 1 as half of its interval.
 
-    >>> evidence = MeasuredEvidence(0.2, 0.8, narrow=0.1, gap_before=0.2, gap_after=0.02, labels=50)
-    >>> enough("apply", evidence), enough("apply", evidence._replace(low=0.3))
+    >>> evidence = MeasuredEvidence(0.1, 0.9, change=0.2, gap_before=0.2, labels=50)
+    >>> enough(evidence, 0.2, 0.8, width=0.2), enough(evidence, 0.3, 0.8, width=0.2)
     (False, True)
 
     Args:
-        verdict: The verdict of the labels.
         evidence: What the labels say.
+        low: The lower end of the 90% interval of log T.
+        high: The upper end of it.
+        width: By how much the mean confidence changes from one end to the other.
 
     """
-    if verdict not in ("apply", "already calibrated"):
+    if evidence.undecided and evidence.more is not None:
         return False
-    half = (evidence.high - evidence.low) / 2
-    return half <= evidence.narrow or max(evidence.low, -evidence.high) >= half
-
-
-def more_labels(n: int, low: float, high: float, narrow: float) -> int:
-    """An estimate of how many more labels would settle the verdict, in steps of ten.
-
-    The width of an interval of log T from `low` to `high` shrinks with the square root of n. The
-    verdict is clear when one end reaches zero, or when half of the width is at most `narrow`.
-
-    >>> more_labels(50, -0.1, 0.5, narrow=0.2)     # (0.3 / 0.2)^2 times 50 are 112.5: 63 more
-    70
-    """
-    centre = (low + high) / 2
-    half = (high - low) / 2
-    needed = n * (half / max(abs(centre), narrow)) ** 2
-    return 10 * max(1, math.ceil((needed - n) / 10))
+    if evidence.idle and evidence.outside > NARROW:
+        return False
+    return width <= 2 * NARROW or max(low, -high) >= (high - low) / 2
 
 
 @dataclass(frozen=True)
@@ -175,8 +163,8 @@ class Measured:
             labels.
         error_after: The same with the calibration; each row is scored with a temperature fitted
             without it.
-        more_labels: The number of further labels that would settle the verdict; None if it is
-            clear.
+        more_labels: The number of further labels that would settle the verdict with a probability
+            of 80%, in steps of ten; None if it is clear, or if more than 200 are needed.
 
     """
 

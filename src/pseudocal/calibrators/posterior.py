@@ -34,6 +34,7 @@ LOG_T = (math.log(BOUNDS[0]), math.log(BOUNDS[1]))
 GRID_POINTS = 101  # points of each grid
 FAR = 7.0  # a grid around an estimate reaches 55 widths to either side
 PEAK_ROUNDS = 6  # each divides the range that contains the peak by 50
+ROWS_AT_A_TIME = 1000  # of a likelihood, which bounds the memory
 LEAST_PROBABILITY = 1e-300  # probabilities are clipped to this before the logarithm
 
 
@@ -151,23 +152,53 @@ class Posterior:
 def log_likelihood(logits: Logits, labels: NDArray[np.int64], log_t: LogTs) -> LogTs:
     """The log-likelihood of each label at each temperature, `(n, points)`.
 
-    A negative label means that none of the classes is right: its likelihood is that of a wrong
-    prediction.
+    It is the mean of two: that of the label among all classes, and that of a right or wrong
+    prediction, which is what a calibration error measures. A negative label means that none of the
+    classes is right: its likelihood is that of a wrong prediction.
 
     >>> logits, labels = np.array([[math.log(3), 0.0]] * 3), np.array([0, 1, -2])
     >>> np.exp(log_likelihood(logits, labels, np.array([0.0]))).ravel().round(4)
     array([0.75, 0.25, 0.25])
+
+    Of three classes with probabilities 3/5, 1/5 and 1/5, the second is right with 1/5, and a
+    prediction is wrong with 2/5; the root of 1/5 times 2/5 is 0.28.
+
+    >>> logits = np.array([[math.log(3), 0.0, 0.0]])
+    >>> np.exp(log_likelihood(logits, np.array([1]), np.array([0.0]))).ravel().round(2)
+    array([0.28])
     """
-    below = below_top(logits)
-    rows = np.arange(len(logits))
-    wrong = labels < 0
-    found = np.empty((len(logits), len(log_t)))
-    for k, g in enumerate(log_t):
-        d = below * math.exp(-g)
-        log_total = np.log(np.exp(d).sum(axis=1))
-        not_top = np.log(np.maximum(-np.expm1(-log_total), LEAST_PROBABILITY))
-        found[:, k] = np.where(wrong, not_top, d[rows, np.maximum(labels, 0)] - log_total)
-    return np.maximum(found, math.log(LEAST_PROBABILITY))
+    parts = []
+    for start in range(0, len(labels), ROWS_AT_A_TIME):
+        rows = slice(start, start + ROWS_AT_A_TIME)
+        parts.append(Likelihood(logits[rows], log_t).of(labels[rows]))
+    return np.concatenate(parts)
+
+
+class Likelihood:
+    """The log-likelihood of labels of some rows, for any labels: see `log_likelihood`.
+
+    Args:
+        logits: The logits of the rows, of shape `(n, classes)`.
+        log_t: The values of log T, of shape `(points,)`.
+
+    """
+
+    def __init__(self, logits: Logits, log_t: LogTs) -> None:
+        self.below = below_top(logits)
+        self.scale = np.exp(-log_t)
+        self.log_total = np.empty((len(logits), len(log_t)))
+        for k, scale in enumerate(self.scale):
+            self.log_total[:, k] = np.log(np.exp(self.below * scale).sum(axis=1))
+        self.wrong = np.log(np.maximum(-np.expm1(-self.log_total), LEAST_PROBABILITY))
+
+    def of(self, labels: NDArray[np.int64]) -> LogTs:
+        """The log-likelihood of a label of each row, `(n, points)`."""
+        rows = np.arange(len(labels))
+        label = self.below[rows, np.maximum(labels, 0)][:, None] * self.scale - self.log_total
+        right = (labels == self.below.argmax(axis=1))[:, None]
+        right_or_wrong = np.where(right, -self.log_total, self.wrong)
+        found = np.where(labels[:, None] < 0, self.wrong, (label + right_or_wrong) / 2)
+        return np.maximum(found, math.log(LEAST_PROBABILITY))
 
 
 def posterior(

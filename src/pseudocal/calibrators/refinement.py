@@ -15,6 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import InputError, Logits, as_logits, check_rows, check_temperature
+from pseudocal.calibrators.anytime import (
+    DRAWS,
+    GRID,
+    MOST_FURTHER,
+    MOST_WEIGHT,
+    LabelHistory,
+    labels_to_settle,
+)
 from pseudocal.calibrators.confidence import confidence_slope, confidences, match_confidence
 from pseudocal.calibrators.labelled_accuracy import (
     LEVEL,
@@ -32,6 +40,7 @@ from pseudocal.calibrators.labels import (
     as_row_groups,
     check_label_sample,
     labelling_order,
+    rows_to_label,
 )
 from pseudocal.calibrators.measured import (
     NARROW,
@@ -58,11 +67,11 @@ LABEL_FREE = ("mixup", "agreement", "surrogate")
 OTHER_WIDTH = 1.0  # the width for estimates of other methods, and the largest for agreement
 FINE_POINTS = 2001  # of a grid of log T, if all predictions are right or all wrong
 SLOPE_STEP = 0.01  # step in log T for a numerical derivative
-# by how much the measured gap may grow: it is half of the standard error with 50 labels, and to allow
-# nothing made calibration worse on the development families
-GAP_NOISE = 0.03
+# the measured gap may grow by this over the root of the number of labels, half of its standard error:
+# to allow nothing made calibration worse on the development families
+GAP_NOISE = 0.25
 SAME_CONFIDENCE = 1e-9  # mean confidences that differ by less are the same
-MOST_WEIGHT = 1e6  # the largest weight of a label, if all rows have one
+EQUIVALENT_ROWS = 1000  # of the target that tell which temperatures are as good as T = 1
 
 
 def refine(
@@ -95,11 +104,12 @@ def refine(
     """
     labelled = LabelledTarget.of(logits, labels, groups)
     found = _fitted(labelled, priors)
-    temperature = math.exp(found.mean)
+    temperature = math.exp(found.posterior.mean)
     measured, applied = _measured(
-        labelled, found, temperature, labels, tuple(priors), held_out=True
+        labelled, found, temperature, labels, tuple(priors), groups, held_out=True
     )
-    scaling = TemperatureScaling(applied, log_se=found.deviation, rows=len(labelled.labels))
+    log_se = found.posterior.deviation
+    scaling = TemperatureScaling(applied, log_se=log_se, rows=len(labelled.labels))
     return scaling, measured
 
 
@@ -132,7 +142,7 @@ def measure_temperature(
     check_temperature(temperature)
     labelled = LabelledTarget.of(logits, labels, groups)
     found = _fitted(labelled, (ANYTHING,))
-    return _measured(labelled, found, temperature, labels, (), held_out=False)[0]
+    return _measured(labelled, found, temperature, labels, (), groups, held_out=False)[0]
 
 
 def priors_of(
@@ -197,6 +207,7 @@ class LabelledTarget(NamedTuple):
         rows: The labelled rows, of shape `(n,)`.
         labels: Their labels, of shape `(n,)`.
         groups: Their groups, numbered from zero, of shape `(n,)`.
+        order: Their places in the order in which they were labelled, of shape `(n,)`.
         spread: Whether `rows_to_label` chose the rows, and they are in the labelling order.
 
     """
@@ -205,6 +216,7 @@ class LabelledTarget(NamedTuple):
     rows: NDArray[np.intp]
     labels: NDArray[np.int64]
     groups: NDArray[np.intp]
+    order: NDArray[np.intp]
     spread: bool
 
     @classmethod
@@ -212,7 +224,7 @@ class LabelledTarget(NamedTuple):
         """Check the labels, and skip the rows that the person could not label."""
         target = as_logits(logits)
         check_rows(target)
-        check_label_sample(sample, target, groups)
+        in_order = check_label_sample(sample, target, groups)
         kept = sample.labels != CANNOT_TELL
         if not kept.any():
             raise InputError(
@@ -227,7 +239,10 @@ class LabelledTarget(NamedTuple):
             rows = rows[along]
             labels = labels[along]
         group = rows if groups is None else as_row_groups(groups, len(target))[rows]
-        return cls(target, rows, labels, np.unique(group, return_inverse=True)[1], spread)
+        place = np.empty(len(target), dtype=np.intp)
+        place[in_order] = np.arange(len(in_order))
+        order = np.argsort(place[rows])
+        return cls(target, rows, labels, np.unique(group, return_inverse=True)[1], order, spread)
 
     @property
     def logits(self) -> Logits:
@@ -251,23 +266,39 @@ class LabelledTarget(NamedTuple):
         )
 
 
-def _fitted(labelled: LabelledTarget, priors: Sequence[Prior]) -> Posterior:
-    """The posterior, in which each label weighs as many independent ones."""
+class Fitted(NamedTuple):
+    """What the labels say of the temperature.
+
+    Attributes:
+        posterior: The posterior of log T, for this number of labels.
+        history: The interval of log T that is valid at every number of labels.
+
+    """
+
+    posterior: Posterior
+    history: LabelHistory
+
+
+def _fitted(labelled: LabelledTarget, priors: Sequence[Prior]) -> Fitted:
+    """The posterior, in which each label weighs as many independent ones, and the history."""
     likelihood = partial(log_likelihood, labelled.logits, labelled.labels)
     remaining = 1 - len(labelled.rows) / len(labelled.target)
     weight = min(MOST_WEIGHT, 1 / remaining if remaining else MOST_WEIGHT)
     found = posterior(likelihood, priors, weight=weight)
     below, above = likelihood(found.mean + SLOPE_STEP * np.array([-1.0, 1.0])).T
     effect = inverse_design_effect(above - below, labelled.groups, spread=labelled.spread)
-    return posterior(likelihood, priors, weight=weight * effect)
+    history = LabelHistory.empty(len(labelled.target), effect, priors)
+    history = history.extended(likelihood(GRID)[labelled.order])
+    return Fitted(posterior(likelihood, priors, weight=weight * effect), history)
 
 
 def _measured(
     labelled: LabelledTarget,
-    found: Posterior,
+    fitted: Fitted,
     temperature: float,
     sample: LabelSample,
     priors: tuple[Prior, ...],
+    groups: ArrayLike | None,
     *,
     held_out: bool,
 ) -> tuple[Measured, float]:
@@ -277,10 +308,11 @@ def _measured(
     would make the gap larger.
     """
     target = labelled.target
-    groups = labelled.groups
+    found = fitted.posterior
+    history = fitted.history
     temperatures = np.full(len(labelled.rows), temperature)
     if held_out:
-        temperatures = np.exp(found.without(groups))
+        temperatures = np.exp(found.without(labelled.groups))
     checked = labelled.checked(temperatures)
     right = checked.right
     accuracy = accuracy_interval(checked)
@@ -288,29 +320,39 @@ def _measured(
     before = float(confidences(target).mean())
     after = float(confidences(target, temperature).mean())
     applied = temperature
-    if held_out and len(target) > len(labelled.rows):
-        applied = _held_back(target, temperature, before, after, accuracy.value)
-    at_low = float(confidences(target, math.exp(low)).mean())
-    at_high = float(confidences(target, math.exp(high)).mean())
+    unlabelled = len(target) - len(labelled.rows)
+    if held_out and unlabelled:
+        slack = GAP_NOISE / math.sqrt(len(right))
+        applied = _held_back(target, temperature, before, after, accuracy.value, slack)
+        after = float(confidences(target, applied).mean())
     evidence = MeasuredEvidence(
-        low,
-        high,
-        narrow=NARROW * (high - low) / (at_low - at_high) if at_low > at_high else math.inf,
+        history.low,
+        history.high,
+        change=max(
+            float(confidences(target, math.exp(history.low)).mean()) - before,
+            before - float(confidences(target, math.exp(history.high)).mean()),
+        ),
         gap_before=before - accuracy.value,
-        gap_after=after - accuracy.value,
         labels=len(right),
         outside=max(accuracy.low - before, before - accuracy.high, 0.0),
-        moves=0.0 if low <= 0 <= high else min(abs(at_low - before), abs(at_high - before)),
     )
-    verdict, reason, more = judge_temperature(math.log(temperature), evidence)
+    if evidence.undecided and unlabelled:
+        more = _more_labels(labelled, fitted, sample, groups)
+        evidence = evidence._replace(more=more)
+    log_t = math.log(temperature)
+    if held_out:  # it comes from the labels, so they do not contradict it
+        log_t = min(max(log_t, evidence.low), evidence.high)
+    verdict, reason = judge_temperature(log_t, evidence)
     reasons = [reason]
-    if applied != temperature:
-        after = float(confidences(target, applied).mean())
-        if verdict != "already calibrated":
-            reasons.append(Reason(ReasonCode.LABELS_HELD_BACK, {"temperature": applied}))
-    if enough(verdict, evidence):
+    grows = abs(after - accuracy.value) > abs(before - accuracy.value)
+    if verdict == "apply" and grows:
+        gaps = {"gap_before": before - accuracy.value, "gap_after": after - accuracy.value}
+        reasons.append(Reason(ReasonCode.LABELS_MOVED_AWAY, gaps))
+    if applied != temperature and verdict != "already calibrated":
+        reasons.append(Reason(ReasonCode.LABELS_HELD_BACK, {"temperature": applied}))
+    at_low, at_high = (float(confidences(target, math.exp(end)).mean()) for end in (low, high))
+    if enough(evidence, low, high, at_low - at_high):
         reasons.append(Reason(ReasonCode.LABELS_ENOUGH))
-    unlabelled = len(target) - len(labelled.rows)
     measured = Measured(
         verdict,
         tuple(reasons),
@@ -325,15 +367,41 @@ def _measured(
         accuracy=accuracy,
         gap_before=gap(before, accuracy),
         gap_after=gap(after, accuracy),
-        error_before=calibration_error(right, confidences(labelled.logits), groups),
-        error_after=calibration_error(right, checked.confidence, groups),
-        more_labels=None if more is None else min(more, unlabelled),
+        error_before=calibration_error(right, confidences(labelled.logits), labelled.groups),
+        error_after=calibration_error(right, checked.confidence, labelled.groups),
+        more_labels=evidence.more,
     )
     return measured, applied
 
 
+def _more_labels(
+    labelled: LabelledTarget, fitted: Fitted, sample: LabelSample, groups: ArrayLike | None
+) -> int | None:
+    """How many further labels would settle the verdict, by simulation."""
+    target = labelled.target
+    most = min(len(sample) + MOST_FURTHER, len(target))
+    if sample.sampling == "stratified":
+        following = rows_to_label(target, most, seed=sample.seed, groups=groups)[len(sample) :]
+    else:
+        others = np.setdiff1d(np.arange(len(target)), sample.rows)
+        following = np.random.default_rng(sample.seed).permutation(others)[:MOST_FURTHER]
+    if len(following) == 0:  # the other rows could not be labelled
+        return None
+    middles = (np.arange(DRAWS) + 0.5) / DRAWS
+    log_ts = np.array([fitted.posterior.quantile(fraction) for fraction in middles])
+    some = target[:: math.ceil(len(target) / EQUIVALENT_ROWS)]
+    before = float(confidences(some).mean())
+    ends = [
+        math.log(match_confidence(some, before + change).temperature)
+        for change in (NARROW, -NARROW)
+    ]
+    return labels_to_settle(
+        fitted.history, target[following], log_ts, (ends[0], ends[1]), seed=sample.seed
+    )
+
+
 def _held_back(
-    target: Logits, temperature: float, before: float, after: float, accuracy: float
+    target: Logits, temperature: float, before: float, after: float, accuracy: float, slack: float
 ) -> float:
     """The temperature nearest to the fitted one that makes the measured gap hardly larger.
 
@@ -342,11 +410,13 @@ def _held_back(
 
     >>> target = np.array([[2.0, 0.0]])
     >>> before, after = confidences(target)[0], confidences(target, 5.0)[0]
-    >>> stopped = _held_back(target, 5.0, before, after, accuracy=0.8)
-    >>> confidences(target, stopped).round(2), _held_back(target, 5.0, before, after, accuracy=0.7)
-    (array([0.69]), 5.0)
+    >>> stopped = _held_back(target, 5.0, before, after, accuracy=0.8, slack=0.03)
+    >>> confidences(target, stopped).round(2)
+    array([0.69])
+    >>> _held_back(target, 5.0, before, after, accuracy=0.7, slack=0.03)
+    5.0
     """
-    most = abs(before - accuracy) + GAP_NOISE
+    most = abs(before - accuracy) + slack
     if abs(after - accuracy) <= most:
         return temperature
     wanted = min(max(after, accuracy - most), accuracy + most)

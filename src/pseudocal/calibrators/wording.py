@@ -79,6 +79,7 @@ class ReasonCode(StrEnum):
     LABELS_CONFIDENCE_HIGH = auto()
     LABELS_CONFIDENCE_LOW = auto()
     LABELS_UNDECIDED = auto()
+    LABELS_CLOSE_TO_ONE = auto()
     LABELS_MOVED_AWAY = auto()
     LABELS_HELD_BACK = auto()
     LABELS_ENOUGH = auto()
@@ -338,13 +339,17 @@ TEMPLATES: dict[ReasonCode, str] = {
         FROM_LABELS + ", which includes no calibration (T = 1). About {more:more labels} would "
         "settle the verdict."
     ),
+    ReasonCode.LABELS_CLOSE_TO_ONE: (
+        FROM_LABELS + ", which includes no calibration (T = 1). Even 200 more labels may not "
+        "settle the verdict."
+    ),
     ReasonCode.LABELS_MOVED_AWAY: (
-        FROM_LABELS + ". But T would move the mean confidence away from the accuracy, from "
-        "{gap_before:points} to {gap_after:points} points."
+        "By the labels alone, T moves the mean confidence away from the accuracy, from "
+        "{gap_before:points} to {gap_after:points} points; that is within their error."
     ),
     ReasonCode.LABELS_HELD_BACK: (
-        "T was held back to {temperature:.3g}, where the measured gap is at most 3 points larger "
-        "than without calibration."
+        "T was held back to {temperature:.3g}, where the measured gap is larger than without "
+        "calibration by no more than half of its error."
     ),
     ReasonCode.LABELS_ENOUGH: (
         "You can stop labelling: more labels would hardly change this verdict."

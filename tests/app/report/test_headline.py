@@ -122,6 +122,8 @@ UNDECIDED = Reason(
 TOO_HIGH = Reason(
     ReasonCode.LABELS_CONFIDENCE_HIGH, {"labels": 49.0, "low": 0.8, "high": 1.5, "gap": 0.2}
 )
+CLOSE = Reason(ReasonCode.LABELS_CLOSE_TO_ONE, {"labels": 49.0, "low": 0.9, "high": 1.2})
+ENOUGH = Reason(ReasonCode.LABELS_ENOUGH)
 ALREADY = Reason(ReasonCode.LABELS_ALREADY_CALIBRATED, {"labels": 49.0, "low": 0.9, "high": 1.1})
 
 
@@ -137,6 +139,11 @@ ALREADY = Reason(ReasonCode.LABELS_ALREADY_CALIBRATED, {"labels": 49.0, "low": 0
             "Label 50 more inputs, drawn at random, before you deploy: pseudocal refine out "
             "labels.csv --sampling random",
         ),
+        (
+            {"verdict": "caution", "reasons": (CLOSE,)},
+            "Label 50 more inputs before you deploy: pseudocal label out -n 100",
+        ),
+        ({"verdict": "caution", "reasons": (CLOSE, ENOUGH)}, "Keep the model you have."),
         (
             {"verdict": "caution", "reasons": (TOO_HIGH,)},
             "Keep the model you have, or check with 50 more labels: pseudocal label out -n 100",

@@ -127,7 +127,8 @@ def _after_labels(labels: Measured, values: Values, reason: Reason) -> Recommend
     """What to do after labels that do not say "apply"."""
     done = labels.labels + labels.cannot_tell
     more = min(labels.more_labels or max(labels.labels, TO_LABEL), labels.rows - done)
-    if labels.verdict != "caution" or more <= 0:
+    stop = any(each.code == ReasonCode.LABELS_ENOUGH for each in labels.reasons)
+    if labels.verdict != "caution" or more <= 0 or stop:
         return Recommendation("keep", values, reason)
     values = values | {"more": more, "n": done + more}
     if reason.code in UNCORRECTABLE:
