@@ -1,7 +1,7 @@
 """The alarm of `pseudocal.monitor` on development data: false alarms and delays.
 
-    python benchmarks/watch.py --data ../shared/data null       # about 5 minutes on one core
-    python benchmarks/watch.py --data ../shared/data shifts     # about 1 minute
+    python benchmarks/watch.py --data ../shared/data null       # about 20 minutes on one core
+    python benchmarks/watch.py --data ../shared/data shifts     # about 5 minutes
     python benchmarks/watch.py labels
 
 A source is a pair of small scikit-learn models and held-out inputs of their training distribution,
@@ -17,12 +17,16 @@ shift. Also streams whose class frequencies change (labels of the pool, resample
 
 `labels`: how often the anytime interval misses the true accuracy at any of 2,000 labels.
 
-Everything here is development data: optdigits, MNIST and USPS with corruptions and across sets, gas
-sensors over time, sentiment across domains, employment over years. No held-out family was looked
-at. Looked at and chosen on them: plain confidence against standardised logits (43% against 1% alarms
-where accuracy falls by less than 2 points), the factor 2, 3 or 5 of the latter (3), the margin of the
+Everything here is development data: optdigits, MNIST and USPS with corruptions and across sets, emoji
+with corruptions and across vendors, gas sensors over time, sentiment across domains, employment over
+years. No held-out family was looked at. Looked at and chosen on them, each with a baseline of 2,000
+and without the emoji: plain confidence against standardised logits (43% against 1% alarms where
+accuracy falls by less than 2 points), the factor 2, 3 or 5 of the latter (3), the margin of the
 uncertainty 1, 2, 5 or 10 points (2), an expected disagreement for all classes, for each class or in
-between (for all: drops of 5 to 10 points 80%, 60%, 68%), each with a baseline of 2,000.
+between (for all). Of drops of 5 to 10 points were found, in 20 streams per shift: with an upper bound
+of the baseline's mean at half of alpha 82%, with the exact binomial bound 85%, with the joint test and
+16 candidates 85%, 32 candidates 87% (chosen). Other bets on the baseline, (0, 0.7, 1.4, 2.8) or
+(0, 1, 2, 4), made no difference to that.
 """
 
 from __future__ import annotations
@@ -58,6 +62,8 @@ BANDS = {
     "10 to 20": (0.1, 0.2),
     "above 20": (0.2, 1),
 }
+CLASSES_ONLY = "class frequencies only"
+HARMLESS = "of these, accuracy falls by below 2"
 
 
 @dataclass(frozen=True)
@@ -91,18 +97,19 @@ def outputs(models: list, x: object, labels: np.ndarray) -> Outputs:
 
 
 def corruptions(x: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """Corrupted copies of images of 16 x 16 in [0, 1]."""
+    """Corrupted copies of images in [0, 1], with or without channels, on a background of 0."""
     from scipy.ndimage import gaussian_filter, rotate, shift
 
     rng = np.random.default_rng(5)
+    flat = (0,) * (x.ndim - 3)  # nothing happens along the channels
     for strength in (0.05, 0.1, 0.2, 0.3, 0.4):
         yield f"noise {strength}", np.clip(x + strength * rng.normal(size=x.shape), 0, 1)
     for strength in (0.4, 0.7, 1.0, 1.5):
-        yield f"blur {strength}", gaussian_filter(x, (0, strength, strength))
+        yield f"blur {strength}", gaussian_filter(x, (0, strength, strength, *flat))
     for strength in (0.8, 0.6, 0.4, 0.2):
         yield f"contrast {strength}", strength * x
     for pixels in (0.5, 1, 2):
-        yield f"move {pixels}", np.clip(shift(x, (0, 0, pixels), order=1), 0, 1)
+        yield f"move {pixels}", np.clip(shift(x, (0, 0, pixels, *flat), order=1), 0, 1)
     for degrees in (5, 10, 15, 20, 30, 45):
         turned = rotate(x, degrees, axes=(1, 2), reshape=False, order=1)
         yield f"turn {degrees}", np.clip(turned, 0, 1)
@@ -152,6 +159,55 @@ def digits(folder: Path) -> Iterator[Source]:
             if other != name:
                 shifts[f"to {other}"] = outputs(models, images.reshape(len(images), -1), labels)
         yield Source(name, pool, shifts)
+
+
+# ---------------------------------------------------------------- emoji
+
+
+def emoji(folder: Path) -> Iterator[Source]:
+    """Emoji of one vendor, 24 x 24 and inverted; the other vendors' are shifts too.
+
+    There are few, so the models learn from moved and turned copies as well. The classes are the 52
+    of the data set.
+    """
+    from scipy.ndimage import rotate, shift
+    from sklearn.decomposition import PCA
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.pipeline import make_pipeline
+
+    stored = np.load(folder / "emoji96.npz")
+    vendors = ("noto", "twemoji", "openmoji", "fluent-emoji-flat")
+    sets = {}
+    for name in vendors:
+        images = 1 - stored[f"{name}_x"] / 255
+        sets[name] = (images.reshape(-1, 24, 4, 24, 4, 3).mean(axis=(2, 4)), stored[f"{name}_y"])
+    for name in vendors[:2]:
+        x, y = sets[name]
+        order = np.random.default_rng(1).permutation(len(x))
+        train, rest = order[: len(x) // 2], order[len(x) // 2 :]
+        copies = [x[train]]
+        copies += [shift(x[train], (0, 0, pixels, 0), order=1) for pixels in (-1, 1)]
+        copies += [rotate(x[train], turn, axes=(1, 2), reshape=False, order=1) for turn in (-8, 8)]
+        many = np.concatenate(copies).reshape(len(train) * len(copies), -1)
+        models = [
+            make_pipeline(PCA(100, random_state=0), LogisticRegression(C=0.1, max_iter=300)),
+            make_pipeline(
+                PCA(100, random_state=0), MLPClassifier((128,), max_iter=60, random_state=0)
+            ),
+        ]
+        for model in models:
+            model.fit(many, np.tile(y[train], len(copies)))
+        shifts = {
+            kind: outputs(models, changed.reshape(len(rest), -1), y[rest])
+            for kind, changed in corruptions(x[rest])
+        }
+        for other, (images, labels) in sets.items():
+            if other != name:
+                shifts[f"to {other}"] = outputs(models, images.reshape(len(images), -1), labels)
+        yield Source(
+            f"emoji {name}", outputs(models, x[rest].reshape(len(rest), -1), y[rest]), shifts
+        )
 
 
 # ---------------------------------------------------------------- gas, sentiment, employment
@@ -243,7 +299,13 @@ def employment(folder: Path) -> Iterator[Source]:
 
 
 def sources(folder: Path) -> list[Source]:
-    makers: tuple[Callable[[Path], Iterator[Source]], ...] = (digits, gas, sentiment, employment)
+    makers: tuple[Callable[[Path], Iterator[Source]], ...] = (
+        digits,
+        emoji,
+        gas,
+        sentiment,
+        employment,
+    )
     return [source for maker in makers for source in maker(folder)]
 
 
@@ -347,8 +409,10 @@ def shift_table(
             found = delays(pool, signals, n, settings, SHIFT_STREAMS)
             band = next(name for name, (low, high) in BANDS.items() if low <= drop < high)
             if classes_only:
-                band = "class frequencies only"
+                band = CLASSES_ONLY
             results.setdefault(band, []).append(found)
+            if classes_only and drop < 0.02:
+                results.setdefault(HARMLESS, []).append(found)
             if verbose:
                 rises = [
                     f"{signals.values[name].mean() - pool.values[name].mean():+.3f}"
@@ -365,7 +429,7 @@ def shift_table(
         "| accuracy falls by (points) | shifts | found within 4,000 inputs | median delay of those found |"
     )
     print("|---|---|---|---|")
-    for band in [*BANDS, "class frequencies only"]:
+    for band in [*BANDS, CLASSES_ONLY, HARMLESS]:
         all_delays = np.array(results[band])
         some = all_delays[np.isfinite(all_delays)]
         delay = f"{np.median(some):.0f}" if len(some) else "-"

@@ -11,6 +11,7 @@ import pytest
 
 from pseudocal import InputError
 from pseudocal.monitor import (
+    MeanEvidence,
     Monitor,
     MonitorSettings,
     Reference,
@@ -18,7 +19,6 @@ from pseudocal.monitor import (
     Summary,
     anytime_interval,
     uncertainty,
-    upper_bound_of_mean,
 )
 
 
@@ -30,10 +30,11 @@ def stream(n: int, disagree: float, rng: np.random.Generator, *, classes: int = 
     return Signals(rng.integers(0, classes, n), classes, values)
 
 
-def by_hand(expected: float, upper: float) -> Reference:
-    """A reference of one signal and two classes with given numbers."""
+def by_hand(expected: float, mean: float) -> Reference:
+    """A reference of one signal and two classes, whose mean residual is known."""
     summary = Summary(np.array([50, 50]), {"disagreement": np.array([5.0, 5.0])})
-    return Reference(summary, {"disagreement": np.full(2, expected)}, {"disagreement": upper})
+    evidence = MeanEvidence(np.array([mean]), np.array([0.0, 1000.0]))
+    return Reference(summary, {"disagreement": np.full(2, expected)}, {"disagreement": evidence})
 
 
 def zeros_and_ones(values: list[int]) -> Signals:
@@ -43,7 +44,7 @@ def zeros_and_ones(values: list[int]) -> Signals:
 
 
 def test_three_inputs_by_hand() -> None:
-    # expected 0.2, upper bound 0, margin 0.05: the null mean is 0.05 of a residual >= -0.2, so the
+    # expected 0.2, mean residual 0, margin 0.05: the null mean is 0.05 of a residual >= -0.2, so the
     # largest bet is 1 / 0.25 = 4, and half of it is 2. Factors: 1 + 2 (0.8 - 0.05) = 2.5 if the
     # models disagree, 1 + 2 (-0.2 - 0.05) = 0.5 if they agree.
     settings = MonitorSettings(margin=0.05, restart_every=2, bets=(0.5,))
@@ -71,25 +72,62 @@ def test_the_start_with_the_most_weight_by_hand() -> None:
 
 
 def test_alarm_is_raised_at_the_input_that_reaches_the_threshold() -> None:
-    settings = MonitorSettings(margin=0.05, bets=(0.5,))  # e = 0.5 * 2.5**n + 0.5, threshold 40
+    settings = MonitorSettings(margin=0.05, bets=(0.5,))  # e = 0.5 * 2.5**n + 0.5, threshold 20
     monitor = Monitor(by_hand(0.2, 0.0), settings)
     monitor.add(zeros_and_ones([1] * 20))
-    assert monitor.report.raised_at == math.ceil(math.log(79, 2.5))
+    assert monitor.report.raised_at == math.ceil(math.log(39, 2.5))
     assert monitor.report.signal == "disagreement"
 
 
-def test_upper_bound_of_the_mean_by_hand() -> None:
-    # of ten zeros: (1 + m)**10 = 20
-    assert upper_bound_of_mean(np.zeros(10), 0.05, bet=1.0) == pytest.approx(20**0.1 - 1)
-    # nothing to be said of one value
-    assert upper_bound_of_mean(np.zeros(1), 0.05, bet=1.0) == 1.0
+def test_the_e_value_is_the_smallest_over_candidates_by_hand() -> None:
+    # Candidates 0 and 0.2, margin 0.05: the null means are 0.05 and 0.25. Half of the largest bets
+    # is 10 and 2. Factors of a disagreement: 1 + 10 (1 - 0.05) = 10.5 and 1 + 2 (1 - 0.25) = 2.5.
+    evidence = MeanEvidence(np.array([0.0, 0.2]), np.log([0.5, 4.0, 100.0]))
+    summary = Summary(np.array([50, 50]), {"disagreement": np.array([5.0, 5.0])})
+    reference = Reference(summary, {"disagreement": np.zeros(2)}, {"disagreement": evidence})
+    monitor = Monitor(reference, MonitorSettings(margin=0.05, bets=(0.5,)))
+    assert monitor.report.e_value == pytest.approx(0.5)
+    monitor.add(zeros_and_ones([1]))
+    low = 0.5 * (0.5 * 10.5 + 0.5)
+    high = 4 * (0.5 * 2.5 + 0.5)
+    assert monitor.report.e_value == pytest.approx(min(low, high))
+    monitor.add(zeros_and_ones([1, 1]))
+    low = 0.5 * (0.5 * 10.5**3 + 0.5)
+    high = 4 * (0.5 * 2.5**3 + 0.5)
+    above = 100 * 0.5  # whatever the mean is, half of the wealth still waits
+    assert high < above < low
+    assert monitor.report.e_value == pytest.approx(high)
+    monitor.add(zeros_and_ones([1] * 10))
+    assert monitor.report.e_value == pytest.approx(above)
 
 
-def test_upper_bound_of_the_mean_is_rarely_too_low() -> None:
+def test_evidence_against_a_mean_by_hand() -> None:
+    # two values, 0 and 1. The spread begins with 1/2, so the bets are (0, 1, 2.5) / (0.5 sqrt(2)),
+    # then with sqrt(0.25 / 2) twice that; both at most 1. Against a mean of 0.9 the factors are
+    # 1 + 0.9 and 1 - 0.1, or 1 if the bet is 0.
+    evidence = MeanEvidence.of(np.array([0.0, 1.0]), low=0.0, high=1.0)
+    assert evidence.log_evidence[0] == pytest.approx(math.log(1 / 3))
+    assert evidence.means[-1] == 1.0  # two values exclude nothing
+    assert evidence.log_evidence[-1] == pytest.approx(math.log((1 + 2 + 2) / 3))
+
+
+def test_evidence_against_the_true_mean_is_rare() -> None:
+    """An evidence of 10 against it has a probability of at most 1 / 10."""
     rng = np.random.default_rng(0)
-    bounds = [upper_bound_of_mean(rng.random(200) < 0.1, 0.1, bet=0.5) for _ in range(400)]
-    assert np.mean(np.array(bounds) < 0.1) <= 0.1
-    assert np.mean(bounds) < 0.2
+    against = []
+    for _ in range(400):
+        evidence = MeanEvidence.of((rng.random(200) < 0.1).astype(float), low=0.0, high=1.0)
+        cell = np.searchsorted(evidence.means, 0.1)
+        against.append(math.exp(evidence.log_evidence[cell]))
+    assert np.mean(np.array(against) >= 10) <= 0.1
+    assert np.mean(against) <= 1.1
+
+
+def test_a_larger_baseline_excludes_more_means() -> None:
+    rng = np.random.default_rng(0)
+    few = MeanEvidence.of(rng.random(200), low=0.0, high=1.0)
+    many = MeanEvidence.of(rng.random(20000), low=0.0, high=1.0)
+    assert many.means[-1] < 0.52 < few.means[-1] < 0.7
 
 
 @pytest.mark.parametrize("size", [200, 2000])
@@ -97,9 +135,7 @@ def test_false_alarms_at_the_margin_are_rare(size: int) -> None:
     raised = 0
     for seed in range(100):
         rng = np.random.default_rng([size, seed])
-        monitor = Monitor(
-            Reference.of(stream(size, 0.1, rng), alpha=0.2), MonitorSettings(alpha=0.2)
-        )
+        monitor = Monitor(Reference.of(stream(size, 0.1, rng)), MonitorSettings(alpha=0.2))
         monitor.add(stream(3000, 0.12, rng))
         raised += monitor.report.raised
     assert raised <= 20
@@ -123,6 +159,17 @@ def test_late_change_is_found_early_and_dated() -> None:
     assert 20000 < report.raised_at < 20200
     assert report.signal == "disagreement"
     assert report.since == 20000
+
+
+def test_rise_of_eight_points_is_found_within_4000_inputs() -> None:
+    found = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        monitor = Monitor(Reference.of(stream(2000, 0.21, rng)))
+        monitor.add(stream(1000, 0.21, rng))
+        monitor.add(stream(4000, 0.29, rng))
+        found += monitor.report.raised
+    assert found >= 25
 
 
 def frequent_class(name: str) -> bool:
@@ -263,12 +310,6 @@ def test_invalid_settings_are_refused(setting: dict) -> None:
         MonitorSettings(**setting)
 
 
-def test_reference_of_another_alpha_is_refused() -> None:
-    reference = Reference.of(stream(500, 0.1, np.random.default_rng(0)), alpha=0.2)
-    with pytest.raises(InputError, match=r"alpha 0\.2"):
-        Monitor(reference)
-
-
 def damaged(stored: dict, *path: str, value: object) -> dict:
     """A copy of a stored monitor with one value replaced."""
     copy = json.loads(json.dumps(stored))
@@ -290,8 +331,11 @@ def damaged(stored: dict, *path: str, value: object) -> dict:
         (("wealth",), {}),
         (("wealth", "disagreement", "log_sum"), [0.0]),
         (("wealth", "disagreement", "log_sum"), "abc"),
-        (("reference", "upper"), {"disagreement": 0.1}),
-        (("reference", "upper", "disagreement"), 7.0),
+        (("reference", "evidence"), {"disagreement": {"means": [0.1], "log_evidence": [0, 1]}}),
+        (("reference", "evidence", "disagreement"), 7.0),
+        (("reference", "evidence", "disagreement", "means"), [7.0]),
+        (("reference", "evidence", "disagreement", "means"), []),
+        (("reference", "evidence", "disagreement", "log_evidence"), [0.0]),
         (("reference", "expected", "disagreement"), [0.1]),
         (("raised",), [5, "nothing", 0]),
         (("raised",), [5]),

@@ -1,45 +1,47 @@
 """Watch a deployed model without labels: an alarm that may be looked at after every input.
 
 Each input gives one or two signals between 0 and 1: a second model disagrees (0 or 1), and
-`uncertainty`, 1 - confidence of standardised logits. `Reference.of` learns from a baseline what they were. `Monitor` bets, input by
-input, that they are now larger than the baseline's mean by more than a margin. Its wealth, the
-e-value, is small while that is false and grows exponentially while it is true.
+`uncertainty`, 1 - confidence of standardised logits. `Reference.of` learns from a baseline what they
+were. `Monitor` bets, input by input, that they are now larger than the baseline's mean by more than a
+margin. Its wealth, the e-value, is small while that is false and grows exponentially while it is true.
 
 **What is promised.** Let c be the predicted class of an input, s a signal, f(c) the expected signal
 of that class, and r = s - f(c) the residual. f is estimated from a random quarter of the baseline
-and fixed afterwards. Let rho be the mean residual where the baseline comes from. Nothing got worse
-if, for each signal, the mean of the next residual given the past is at most rho + margin, always.
-Then an alarm is ever raised with probability at most alpha, if the inputs of the baseline are
-independent. The proof has two parts of alpha / 2 each.
+and fixed afterwards; for the disagreement it is 0. Let rho be the mean residual where the baseline
+comes from. Nothing got worse if, for each signal, the mean of the next residual given the past is at
+most rho + margin, always. Then an alarm is ever raised with probability at most alpha, if the inputs
+of the baseline are independent. The proof has three steps.
 
-1. *The baseline's own error.* rho is unknown. From the other three quarters of the baseline, which
-   are independent of f, comes an upper bound U for each of the K signals: the rho at which the
-   product of 1 + bet (rho - r) over the inputs reaches 2 K / alpha. At the true rho the product has
-   mean 1, so by Markov's inequality U < rho with probability at most alpha / (2 K). The bet is a
-   function of the first quarter only.
-2. *The stream.* If rho <= U, the factor 1 + bet (r - U - margin) is not negative and has mean at
-   most 1 given the past. So the product of the factors since any start is a nonnegative
-   supermartingale, and so is a weighted mean of such products: over bets, over starts (every
+1. *The stream, if rho were known.* The factor 1 + bet (r - rho - margin) is not negative and has
+   mean at most 1 given the past. So the product of the factors since any start is a nonnegative
+   supermartingale, and so is a weighted mean of such products: over bets and over starts (every
    `restart_every` inputs and where a batch begins, the k-th with weight 1/((k+1)(k+2)), waiting at 1
-   until it starts) and over signals. A start may depend on the past, but not on what comes. By
-   Ville's inequality the mean ever reaches 2 / alpha with probability at most alpha / 2.
+   until it starts). A start may depend on the past, but not on what comes. Call it S(rho).
+2. *The baseline's own error.* rho is unknown. Over the inputs of the baseline that f does not
+   depend on, the product of 1 + bet (rho - r) has mean 1 if each bet depends on earlier inputs
+   only, and so has a mean B(rho) of several such products. So B(rho) S(rho) is a nonnegative
+   supermartingale that begins with mean 1, and so is its mean over the signals. By Ville's inequality
+   that ever reaches 1 / alpha with probability at most alpha.
+3. *All rho at once.* The e-value of a signal is the smallest B(rho) S(rho) over all possible rho,
+   so it is at most that of the true one. B grows with rho and S falls. So between two candidates
+   B at the lower one times S at the upper one is a lower bound, and some candidates are enough.
 
 The bets do not depend on the class, so only the mean residual matters. If merely the frequencies of
 the predicted classes change, f(c) absorbs what that does to the uncertainty, up to its own error, and
-the margin absorbs the rest. For the disagreement f(c) is one number: a value for each class would
-also absorb errors that look like other class frequencies. This part is measured (docs/howto/watch.md), not
+the margin absorbs the rest. For the disagreement f is 0: a value for each class would also absorb
+errors that look like other class frequencies. This part is measured (docs/howto/watch.md), not
 proven.
 
 For one bet the products of all starts share their later factors, so their weighted sum is one
-number, and so is the largest of them. The state has three numbers per bet and signal, however long
-the stream. Betting on bounded means: Waudby-Smith and Ramdas (2024), Estimating means of bounded
-random variables by betting. Mixing over starts: Shin, Ramdas and Rinaldo (2024), E-detectors.
+number. The state has one number per signal, bet and candidate, however long the stream. Betting on
+bounded means: Waudby-Smith and Ramdas (2024), Estimating means of bounded random variables by betting.
+Mixing over starts: Shin, Ramdas and Rinaldo (2024), E-detectors.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -53,11 +55,14 @@ from pseudocal.metrics.outcomes import check_level
 DISAGREEMENT = "disagreement"
 UNCERTAINTY = "uncertainty"
 SIGNALS = (DISAGREEMENT, UNCERTAINTY)
-VERSION = 1  # of the stored state
+VERSION = 2  # of the stored state
 LARGEST_LOG = 600.0  # of a reported e-value: JSON has no infinity
 FEWEST = 100  # inputs of a baseline
 SHARPNESS = 3.0  # of 2, 3 and 5 the best on development data
 NEAREST = 50  # inputs between two restarts, at least
+BASELINE_BETS = (0.0, 1.0, 2.5)  # on the baseline, over spread * sqrt(inputs)
+CANDIDATES = 32  # for the mean residual of the baseline's distribution
+MOST_EVIDENCE = 1e6  # of the baseline against a candidate
 PRIOR = 10  # inputs with the mean signal that each class gets in addition to its own
 
 
@@ -95,8 +100,8 @@ class MonitorSettings:
 
     @property
     def threshold(self) -> float:
-        """The e-value that raises an alarm: half of alpha pays for the baseline's error."""
-        return 2 / self.alpha
+        """The e-value that raises an alarm."""
+        return 1 / self.alpha
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,24 +244,95 @@ class ClassChange:
 
 
 @dataclass(frozen=True, eq=False)
+class MeanEvidence:
+    """What a sample says against each possible mean: B in the module's docstring.
+
+    >>> evidence = MeanEvidence.of(np.tile([0.0, 1.0], 500), low=0, high=1)
+    >>> evidence.means[[0, -1]].round(2)
+    array([0.48, 0.61])
+    >>> np.exp(evidence.log_evidence[[0, -1]]).round(2)    # of means up to 0.48, and above 0.61
+    array([3.3e-01, 1.0e+06])
+
+    Attributes:
+        means: Candidates for the mean, ascending, of shape `(m,)`.
+        log_evidence: Of shape `(m + 1,)`: the logarithm of the evidence against all means up to the
+            first candidate, between two candidates, and above the last.
+
+    """
+
+    means: NDArray[np.float64]
+    log_evidence: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64], *, low: float, high: float) -> MeanEvidence:
+        """Bet on a sample.
+
+        Args:
+            values: Independent values, of shape `(n,)`.
+            low: The lowest possible value.
+            high: The highest possible value.
+
+        """
+        bets = _bets_on_sample(values, 1 / (high - low))
+
+        def against(mean: float) -> float:
+            return _log_mean(np.log1p(bets * (mean - values)[:, None]).sum(axis=0)).item()
+
+        floor = -math.log(len(BASELINE_BETS))  # what the bet of 0 leaves
+        first = _crossing(against, floor + 0.2, low, high)
+        last = _crossing(against, math.log(MOST_EVIDENCE), first, high)
+        means = np.linspace(first, last, CANDIDATES)
+        return cls(means, np.array([floor, *(against(mean) for mean in means)]))
+
+    def times(self, log_stream: NDArray[np.float64], log_waiting: float) -> NDArray[np.float64]:
+        """The logarithm of the smallest product with the wealth of a stream, over all means.
+
+        Args:
+            log_stream: The logarithm of the wealth of all starts if a candidate is the mean, of
+                shape `(m, n)`.
+            log_waiting: The logarithm of the wealth that waits, whatever the mean is.
+
+        """
+        inside = np.logaddexp(log_stream, log_waiting) + self.log_evidence[:-1, None]
+        above = self.log_evidence[-1] + log_waiting
+        smallest: NDArray[np.float64] = np.minimum(inside.min(axis=0), above)
+        return smallest
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain lists, for `json.dumps`."""
+        return {"means": self.means.tolist(), "log_evidence": self.log_evidence.tolist()}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> MeanEvidence:
+        """The evidence that `as_json` returned."""
+        means = _stored_array(stored, "means")
+        log_evidence = _stored_array(stored, "log_evidence")
+        if len(means) == 0 or len(log_evidence) != len(means) + 1:
+            raise InputError("expected the evidence against each mean in a stored reference")
+        if not bool((np.abs(means) <= 1).all()):
+            raise InputError("expected means from -1 to 1 in a stored reference")
+        if not bool((np.diff(means) >= 0).all() and (np.diff(log_evidence) >= 0).all()):
+            raise InputError("expected ascending means and evidence in a stored reference")
+        return cls(means, log_evidence)
+
+
+@dataclass(frozen=True, eq=False)
 class Reference:
     """What the signals were in the baseline.
 
     Attributes:
         summary: Counts and sums of the baseline.
-        expected: For each signal the expected value of each predicted class, from a random quarter
-            of the baseline. Of `uncertainty` it is the mean of the class, shrunk to that of all
-            classes; of `disagreement` the mean of all classes.
-        upper: For each signal an upper confidence bound of the mean residual: signal minus expected
-            value.
-        alpha: That of the monitor; half of it is the probability that a bound is too low.
+        expected: For each signal the expected value of each predicted class. Of `uncertainty` it is
+            the mean of the class in a random quarter of the baseline, shrunk to that of all classes;
+            of `disagreement` it is 0.
+        evidence: For each signal what the baseline says about the mean residual: signal minus
+            expected value.
 
     """
 
     summary: Summary
     expected: Mapping[str, NDArray[np.float64]]
-    upper: Mapping[str, float]
-    alpha: float = 0.05
+    evidence: Mapping[str, MeanEvidence]
 
     @property
     def classes(self) -> int:
@@ -264,12 +340,11 @@ class Reference:
         return len(self.summary.counts)
 
     @classmethod
-    def of(cls, baseline: Signals, *, alpha: float = 0.05) -> Reference:
+    def of(cls, baseline: Signals) -> Reference:
         """Learn from a baseline.
 
         Args:
             baseline: Signals of independent inputs from where the model does well, in any order.
-            alpha: That of the monitor.
 
         """
         if len(baseline) < FEWEST:
@@ -279,23 +354,21 @@ class Reference:
             )
         order = np.random.default_rng(0).permutation(len(baseline))
         quarter = len(baseline) // 4
-        first = baseline.rows(order[:quarter])
-        rest = baseline.rows(order[quarter:])
-        level = alpha / (2 * len(baseline.values))
         expected = {}
-        upper = {}
+        evidence = {}
         for name in baseline.values:
-            per_class = _expected(first, name)
-            spread = (first.values[name] - per_class[first.predicted]).std()
+            per_class = np.zeros(baseline.classes)
+            rest = baseline.rows(order)
+            if name != DISAGREEMENT:
+                first = Summary.of(baseline.rows(order[:quarter]))
+                per_class = _shrunk(first.counts, first.sums[name])
+                rest = baseline.rows(order[quarter:])
             residuals = rest.values[name] - per_class[rest.predicted]
             low = -float(per_class.max())
             high = 1 - float(per_class.min())
-            bet = 1 / (high - low)
-            if spread > 0:
-                bet = min(bet, math.sqrt(2 * math.log(1 / level) / len(rest)) / spread)
             expected[name] = per_class
-            upper[name] = upper_bound_of_mean(residuals, level, bet=bet, high=high)
-        return cls(Summary.of(baseline), expected, upper, alpha)
+            evidence[name] = MeanEvidence.of(residuals, low=low, high=high)
+        return cls(Summary.of(baseline), expected, evidence)
 
     def residuals(self, signals: Signals, name: str) -> NDArray[np.float64]:
         """One signal minus what is expected of each input's predicted class."""
@@ -349,8 +422,7 @@ class Reference:
         return {
             "summary": self.summary.as_json(),
             "expected": {name: value.tolist() for name, value in self.expected.items()},
-            "upper": dict(self.upper),
-            "alpha": self.alpha,
+            "evidence": {name: value.as_json() for name, value in self.evidence.items()},
         }
 
     @classmethod
@@ -360,16 +432,17 @@ class Reference:
         expected = {
             name: _array(value, name) for name, value in _stored(stored, "expected").items()
         }
-        upper = {name: float(value) for name, value in _stored(stored, "upper").items()}
-        alike = expected.keys() == upper.keys() == summary.sums.keys()
+        evidence = {
+            name: MeanEvidence.from_json(value)
+            for name, value in _stored(stored, "evidence").items()
+        }
+        alike = expected.keys() == evidence.keys() == summary.sums.keys()
         if not alike or not expected.keys() <= set(SIGNALS):
             raise InputError("expected the same signals in all parts of a stored reference")
         for value in expected.values():
             if value.shape != summary.counts.shape or not bool(((value >= 0) & (value <= 1)).all()):
                 raise InputError("expected one number from 0 to 1 per class in a stored reference")
-        if not all(-1 <= value <= 1 for value in upper.values()):
-            raise InputError("expected upper bounds from -1 to 1 in a stored reference")
-        return cls(summary, expected, upper, float(_array([_stored(stored, "alpha")], "alpha")[0]))
+        return cls(summary, expected, evidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,7 +453,7 @@ class AlarmReport:
         inputs: The number of inputs so far.
         e_value: The evidence now that something got worse.
         largest: The largest e-value so far; 1 / `largest` bounds the probability of seeing as much
-            evidence while nothing got worse and the baseline's bound holds.
+            evidence while nothing got worse.
         threshold: The e-value that raises an alarm.
         raised_at: The number of inputs after which the alarm was raised; None if it was not.
         signal: The signal with more evidence, at the alarm if there was one, otherwise now.
@@ -407,11 +480,12 @@ class AlarmReport:
 
 @dataclass(eq=False)
 class _Wealth:
-    """The wealth of all bets on one signal.
+    """The wealth of all bets on one signal: S in the module's docstring, without what waits.
 
     Attributes:
-        log_sum: For each bet the logarithm of the weighted sum over restarts.
-        log_best: For each bet the logarithm of its largest term.
+        log_sum: For each bet and each candidate for the baseline's mean, the logarithm of the
+            weighted sum over restarts; of shape `(bets, candidates)`.
+        log_best: For each bet the logarithm of its largest term, at the candidate in the middle.
         start: For each bet the number of inputs before the start of that term.
 
     """
@@ -421,10 +495,11 @@ class _Wealth:
     start: NDArray[np.int64]
 
     @classmethod
-    def at_start(cls, bets: int) -> _Wealth:
+    def at_start(cls, bets: int, candidates: int) -> _Wealth:
         """Before the first input: only the first restart, of weight 1/2."""
-        half = np.full(bets, math.log(0.5))
-        return cls(half, half.copy(), np.zeros(bets, dtype=np.int64))
+        half = math.log(0.5)
+        log_sum = np.full((bets, candidates), half)
+        return cls(log_sum, np.full(bets, half), np.zeros(bets, dtype=np.int64))
 
     def restart(self, number: int, inputs: int) -> None:
         """Let one more restart begin."""
@@ -440,19 +515,20 @@ class _Wealth:
         One is added after the other, so the cut into batches does not matter to the last digit.
 
         Args:
-            log_factors: The logarithm of what each bet makes of each input, of shape `(n, bets)`.
+            log_factors: The logarithm of what each bet makes of each input, of shape
+                `(bets, candidates, n)`.
 
         Returns:
-            The logarithm of the mean over bets after each input, and where the leading term of the
-            leading bet began, both of shape `(n,)`.
+            The logarithm of the mean over bets after each input, of shape `(candidates, n)`, and
+            where the leading term of the leading bet began, of shape `(n,)`.
 
         """
-        sums = np.cumsum(np.vstack([self.log_sum, log_factors]), axis=0)[1:]
-        best = np.cumsum(np.vstack([self.log_best, log_factors]), axis=0)[1:]
-        self.log_sum = sums[-1]
-        self.log_best = best[-1]
-        means = np.logaddexp.reduce(sums, axis=1) - math.log(sums.shape[1])
-        return means, self.start[best.argmax(axis=1)]
+        middle = log_factors[:, log_factors.shape[1] // 2]
+        sums = _cumulated(self.log_sum, log_factors)
+        best = _cumulated(self.log_best, middle)
+        self.log_sum = sums[..., -1].copy()
+        self.log_best = best[..., -1].copy()
+        return _log_mean(sums), self.start[best.argmax(axis=0)]
 
     @property
     def since(self) -> int:
@@ -486,16 +562,12 @@ class Monitor:
     settings: MonitorSettings = field(default_factory=MonitorSettings)
 
     def __post_init__(self) -> None:
-        if self.reference.alpha != self.settings.alpha:
-            raise InputError(
-                f"the baseline was read for alpha {self.reference.alpha}, the monitor has alpha "
-                f"{self.settings.alpha}; use the same"
-            )
         self.inputs = 0
         self._restarts = 0
         self._started = 0  # the number of inputs before the last restart
         self._wealth = {
-            name: _Wealth.at_start(len(self.settings.bets)) for name in self.reference.expected
+            name: _Wealth.at_start(len(self.settings.bets), len(evidence.means))
+            for name, evidence in self.reference.evidence.items()
         }
         self._log_largest = 0.0
         self._raised: tuple[int, str, int] | None = None
@@ -536,28 +608,31 @@ class Monitor:
     def _add_segment(self, signals: Signals) -> None:
         """Add inputs between two restarts."""
         before = self.inputs
-        log_means = {}
+        log_e_values = {}
         since = {}
         for name, wealth in self._wealth.items():
-            log_means[name], since[name] = wealth.add(self._log_factors(signals, name))
-        paths = list(log_means.values())
-        together = np.logaddexp.reduce(paths, axis=0) - math.log(len(paths))
-        log_e = np.logaddexp(together, self._log_waiting())
+            log_stream, since[name] = wealth.add(self._log_factors(signals, name))
+            evidence = self.reference.evidence[name]
+            log_e_values[name] = evidence.times(log_stream, self._log_waiting())
+        log_e = _log_mean(np.array(list(log_e_values.values())))
         self.inputs = before + len(signals)
         self._log_largest = max(self._log_largest, float(log_e.max()))
         over = np.flatnonzero(log_e >= math.log(self.settings.threshold))
         if self._raised is None and len(over):
             at = int(over[0])
-            signal = max(log_means, key=lambda name: float(log_means[name][at]))
+            signal = max(log_e_values, key=lambda name: float(log_e_values[name][at]))
             self._raised = (before + at + 1, signal, int(since[signal][at]))
 
     def _log_factors(self, signals: Signals, name: str) -> NDArray[np.float64]:
-        """The logarithm of what each bet makes of each input, of shape `(n, bets)`."""
-        null = self.reference.upper[name] + self.settings.margin
+        """The logarithm of what each bet makes of each input, of shape `(bets, candidates, n)`."""
+        nulls = self.reference.evidence[name].means + self.settings.margin
         lowest = -float(self.reference.expected[name].max())
-        bets = np.array(self.settings.bets) / (null - lowest)
+        bets = np.array(self.settings.bets)[:, None] / (nulls - lowest)
         residuals = self.reference.residuals(signals, name)
-        return np.log1p((residuals - null)[:, None] * bets)
+        log_factors: NDArray[np.float64] = np.log(
+            1 + (residuals - nulls[:, None]) * bets[:, :, None]
+        )
+        return log_factors
 
     def _log_waiting(self) -> float:
         """The logarithm of the weight of all restarts that are still to come."""
@@ -566,11 +641,11 @@ class Monitor:
     @property
     def report(self) -> AlarmReport:
         """The state of the alarm."""
-        waiting = 1 / (self._restarts + 2)
-        e_values = {
-            name: float(np.mean([_exp(each) for each in wealth.log_sum])) + waiting
-            for name, wealth in self._wealth.items()
-        }
+        e_values = {}
+        for name, wealth in self._wealth.items():
+            log_stream = _log_mean(wealth.log_sum)[:, None]
+            log_e = self.reference.evidence[name].times(log_stream, self._log_waiting())
+            e_values[name] = _exp(log_e.item())
         raised_at = None
         signal = max(e_values, key=lambda name: e_values[name])
         since = self._wealth[signal].since
@@ -600,7 +675,7 @@ class Monitor:
             "raised": self._raised,
             "wealth": {
                 name: {
-                    "log_sum": wealth.log_sum.tolist(),
+                    "log_sum": wealth.log_sum.ravel().tolist(),
                     "log_best": wealth.log_best.tolist(),
                     "start": wealth.start.tolist(),
                 }
@@ -641,14 +716,22 @@ class Monitor:
                 raise InputError(f"expected an alarm of a signal of the baseline, got {signal!r}")
             monitor._raised = (_count(at, "raised"), signal, _count(since, "raised"))
         wealth = _stored(stored, "wealth")
-        for name in monitor._wealth:
+        for name, begun in monitor._wealth.items():
             parts = _stored(wealth, name)
-            arrays = [_stored_array(parts, part) for part in ("log_sum", "log_best", "start")]
-            if any(array.shape != (len(settings.bets),) for array in arrays):
+            log_sum = _stored_array(parts, "log_sum")
+            log_best = _stored_array(parts, "log_best")
+            begins = _stored_array(parts, "start")
+            if (len(log_sum), len(log_best), len(begins)) != (
+                begun.log_sum.size,
+                begun.log_best.size,
+                begun.start.size,
+            ):
                 raise InputError(
                     f"expected {len(settings.bets)} bets on {name} in a stored monitor"
                 )
-            monitor._wealth[name] = _Wealth(arrays[0], arrays[1], arrays[2].astype(np.int64))
+            monitor._wealth[name] = _Wealth(
+                log_sum.reshape(begun.log_sum.shape), log_best, begins.astype(np.int64)
+            )
         return monitor
 
 
@@ -683,37 +766,6 @@ def _standardised(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     spread = np.sqrt(squares.mean(axis=1, keepdims=True, where=possible))
     standardised: NDArray[np.float64] = below / np.where(spread > 0, spread, 1)
     return standardised
-
-
-def upper_bound_of_mean(values: ArrayLike, alpha: float, *, bet: float, high: float = 1.0) -> float:
-    """An upper confidence bound for the mean of independent bounded values.
-
-    It is the mean m at which the product of 1 + bet (m - value) reaches 1 / alpha. At the true mean
-    the product has mean 1, so it gets there with probability at most alpha (Markov).
-
-    >>> round(upper_bound_of_mean(np.zeros(100), 0.05, bet=1.0), 4)    # 20 ** (1 / 100) - 1
-    0.0304
-
-    Args:
-        values: Of shape `(n,)`.
-        alpha: The probability that the mean is larger.
-        bet: At most 1 / (highest possible value - lowest); must not depend on the values.
-        high: The highest possible value, returned if the values say nothing.
-
-    """
-    values = np.asarray(values, dtype=np.float64)
-    goal = math.log(1 / alpha)
-    low = float(values.mean())
-    top = high
-    if np.log1p(bet * (top - values)).sum() < goal:
-        return high
-    for _ in range(60):
-        middle = (low + top) / 2
-        if np.log1p(bet * (middle - values)).sum() < goal:
-            low = middle
-        else:
-            top = middle
-    return top
 
 
 def anytime_interval(right: float, labelled: int, *, level: float = 0.95) -> Interval:
@@ -775,16 +827,48 @@ def _edge(excluded: Any, outside: float, inside: float) -> float:
     return outside
 
 
-def _expected(signals: Signals, name: str) -> NDArray[np.float64]:
-    """The expected signal of each predicted class.
+def _bets_on_sample(values: NDArray[np.float64], largest: float) -> NDArray[np.float64]:
+    """Bets on each value of a sample, of shape `(n, bets)`; they depend on earlier values only.
 
-    Of `disagreement` it is the same for all classes. Where a model errs by predicting one class too
-    often, and the models often disagree on that class, a value for each class would hide it.
+    A bet is large if the values spread little: one of b / (spread sqrt(n)) does best against a mean
+    that is b standard errors too high. The spread begins with one value of variance 1/4.
     """
-    summary = Summary.of(signals)
-    if name == DISAGREEMENT:
-        return np.full(signals.classes, signals.values[name].mean())
-    return _shrunk(summary.counts, summary.sums[name])
+    n = len(values)
+    earlier = np.arange(n)
+    sums = np.concatenate([[0], np.cumsum(values)[:-1]])
+    squares = np.concatenate([[0], np.cumsum(values**2)[:-1]])
+    deviations = (squares - sums**2 / np.maximum(earlier, 1)).clip(0)
+    spread = np.sqrt((deviations + 0.25) / (earlier + 1))
+    bets: NDArray[np.float64] = np.array(BASELINE_BETS) / (spread * math.sqrt(n))[:, None]
+    return bets.clip(max=largest)
+
+
+def _crossing(function: Callable[[float], float], goal: float, low: float, high: float) -> float:
+    """Where a growing function reaches a goal, by bisection; `high` if it does not."""
+    if function(high) < goal:
+        return high
+    for _ in range(40):
+        middle = (low + high) / 2
+        if function(middle) < goal:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _cumulated(start: NDArray[np.float64], terms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sums of a start and the first terms of the last axis, added one after the other."""
+    sums: NDArray[np.float64] = np.cumsum(
+        np.concatenate([start[..., None], terms], axis=-1), axis=-1
+    )
+    return sums[..., 1:]
+
+
+def _log_mean(logarithms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The logarithm of the mean, over the first axis, of numbers with given logarithms."""
+    largest = logarithms.max(axis=0)
+    means: NDArray[np.float64] = np.log(np.exp(logarithms - largest).mean(axis=0)) + largest
+    return means
 
 
 def _shrunk(counts: NDArray[np.int64], sums: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ import typer
 from pseudocal.app.errors import ALARM_CODES
 from pseudocal.app.monitor_folder import HISTORY, PAGE
 from pseudocal.app.monitor_labels import LabelledResult, label_monitor, refine_monitor_steps
-from pseudocal.app.monitor_page import alarm_lines, batch_lines, labels_lines
+from pseudocal.app.monitor_page import alarm_lines, batch_lines, headline, labels_lines
 from pseudocal.app.options import DATA, MODEL, OUTPUT, PERFORMANCE, option
 from pseudocal.app.progress import show_progress
 from pseudocal.app.records import to_plain
@@ -137,7 +137,10 @@ def result_lines(result: WatchResult) -> Iterator[str]:
         yield f"True accuracy of {truth.inputs:,} inputs: {truth.accuracy:.1%}."
     if not (result.batches or result.repeated or result.waiting):
         yield f"Baseline: {state.baseline.inputs:,} inputs of {state.baseline.data}."
-    yield from alarm_lines(state)
+    word, _ = headline(state)
+    first, *further = alarm_lines(state)
+    yield f"{word}. {first}"
+    yield from further
     if result.alarm:
         yield f"Next: label 50 inputs to measure this: pseudocal label {result.folder} -n 50"
     yield f"page: {result.folder / PAGE}, history: {result.folder / HISTORY}"

@@ -3,7 +3,8 @@
 | file | content |
 |---|---|
 | `state.json` | everything that the next call needs; its size does not depend on the history |
-| `history.jsonl` | the record: one event per line, only ever appended to |
+| `history.jsonl` | the record: one event per line, only ever appended to and never read |
+| `drawn.jsonl` | the events that the page shows: all late ones, fewer of the early ones |
 | `index.html`, `metrics.prom` | the page, and numbers for Prometheus |
 | `batches/` | the runs of the latest batches, for labels and ground truth |
 | `seen/` | an empty file for each event, named by its identity |
@@ -15,6 +16,9 @@ rename; that decides. What follows from it (the line of the history, the run in 
 page, and last the file in `seen/`) is done again by the next call if a call is killed in between.
 One call at a time works on a monitor; another one waits.
 
+**A call costs the same after any number of batches.** It reads the state and `drawn.jsonl`, which do
+not grow beyond a limit.
+
 A monitor may come from somebody else. It is data, as a run folder is (`run.py`).
 """
 
@@ -23,7 +27,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,6 +35,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from pseudocal.app.periods import parse_time
 from pseudocal.app.publishing import remove
 from pseudocal.app.records import convert, decode_json, encode_json, to_plain
 from pseudocal.app.run import RECORD
@@ -40,18 +45,20 @@ from pseudocal.monitor import Monitor
 
 STATE = "state.json"
 HISTORY = "history.jsonl"
+DRAWN = "drawn.jsonl"
 PAGE = "index.html"
 METRICS = "metrics.prom"
 BATCHES = "batches"
 SEEN = "seen"
 COLLECTING = "collecting"
 LABELLING = "labelling"
-FILES = (STATE, HISTORY, PAGE, METRICS)
+FILES = (STATE, HISTORY, DRAWN, PAGE, METRICS)
 FOLDERS = (BATCHES, SEEN, COLLECTING, LABELLING)
 
 KEPT = 30  # batches whose runs are kept
-SHOWN = 1000  # batches on the page
-TAIL = 2**22  # bytes at the end of the history that are read for the page
+LATE = 60  # batches that the page shows all of; at least as many as are kept
+EARLY = 100  # batches before them, at most
+OTHERS = 50  # baselines and sets of labels on the page, at most
 IDENTITY = re.compile(r"[0-9a-f]{64}")
 
 
@@ -255,6 +262,38 @@ def event_of(content: Any, where: Path) -> Event:
     return event
 
 
+def _event_of_line(line: bytes, path: Path) -> Event:
+    try:
+        return event_of(msgspec.json.decode(line), path)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path} has a damaged line: {error}") from error
+
+
+def thinned(events: Sequence[Event]) -> list[Event]:
+    """At most as many events as a page shows.
+
+    All of the latest batches stay, and those that raised an alarm. Of earlier ones the one whose
+    neighbours are closest in time goes first, so those that stay are spread over time. Ground truth
+    stays as long as its batch.
+    """
+    batches = [event for event in events if isinstance(event, BatchEvent)]
+    gone = set()
+    while len(batches) > EARLY + LATE:
+        times = [parse_time(batch.time).timestamp() for batch in batches]
+        candidates = [i for i in range(1, len(batches) - LATE) if not batches[i].raised]
+        if not candidates:
+            candidates = [0]
+        closest = min(candidates, key=lambda i: abs(times[i + 1] - times[i - 1]))
+        gone.add(batches.pop(closest).id)
+    others = [event for event in events if isinstance(event, BaselineEvent | LabelsEvent)]
+    gone |= {event.id for event in others[:-OTHERS]}
+    return [
+        event
+        for event in events
+        if event.id not in gone and not (isinstance(event, TruthEvent) and event.batch in gone)
+    ]
+
+
 # ------------------------------------------------------------------------------ the state
 
 
@@ -442,31 +481,15 @@ class MonitorFolder:
         return (self.path / SEEN / identity).exists()
 
     def events(self) -> list[Event]:
-        """The latest events of the history."""
-        path = own_file(self.path, HISTORY)
+        """The events that the page shows, in the order in which they came."""
+        path = own_file(self.path, DRAWN)
         if not path.is_file():
             return []
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - TAIL))
-            lines = file.read().splitlines()
-        if size > TAIL:
-            lines = lines[1:]  # the first one is cut
-        return [self._event(line) for line in lines]
-
-    def _event(self, line: bytes) -> Event:
-        path = self.path / HISTORY
-        try:
-            return event_of(msgspec.json.decode(line), path)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InputError(f"{path} has a damaged line: {error}") from error
+        return [_event_of_line(line, path) for line in path.read_bytes().splitlines()]
 
     def commit(self, state: State, event: Event) -> None:
         """Count an event: replace the state, and bring everything else up to date."""
-        path = own_file(self.path, HISTORY)
-        length = path.stat().st_size if path.exists() else 0
-        decided = replace(state, last=to_plain(event), history_bytes=length)
-        encode_json(own_file(self.path, STATE), decided)
+        self.save(replace(state, last=to_plain(event), history_bytes=self._history_bytes()))
         self.finish()
 
     def save(self, state: State) -> None:
@@ -481,19 +504,32 @@ class MonitorFolder:
             return
         self._append(state)
         self._keep_batches(state, event)
-        self.draw(state)
+        self._draw(state, self._with(event))
         (self.path / SEEN).mkdir(exist_ok=True)
         (self.path / SEEN / event.id).touch()
+
+    def _history_bytes(self) -> int:
+        path = own_file(self.path, HISTORY)
+        return path.stat().st_size if path.exists() else 0
 
     def _append(self, state: State) -> None:
         """Write the last event behind the others; the half of a line is overwritten."""
         path = own_file(self.path, HISTORY)
-        length = path.stat().st_size if path.exists() else 0
-        if length < state.history_bytes:
+        if self._history_bytes() < state.history_bytes:
             raise InputError(f"{path} is shorter than {STATE} says: restore it")
         with path.open("ab") as file:
             file.truncate(state.history_bytes)
             file.write(msgspec.json.encode(state.last) + b"\n")
+
+    def _with(self, event: Event) -> list[Event]:
+        """The events that the page shows, with one more."""
+        events = self.events()
+        if event.id not in {one.id for one in events}:
+            events = thinned([*events, event])
+            lines = [msgspec.json.encode(to_plain(one)) + b"\n" for one in events]
+            with replacing(own_file(self.path, DRAWN)) as aside:
+                aside.write_bytes(b"".join(lines))
+        return events
 
     def _keep_batches(self, state: State, event: Event) -> None:
         """Move a collected run to the others, and remove those that are not kept any more."""
@@ -506,9 +542,9 @@ class MonitorFolder:
             if IDENTITY.fullmatch(name) and name not in kept:
                 remove(batches / name)
 
-    def draw(self, state: State) -> None:
+    def _draw(self, state: State, events: list[Event]) -> None:
         """Write the page and the numbers."""
-        for name, text in self._views(state, self.events()).items():
+        for name, text in self._views(state, events).items():
             with replacing(self.path / name) as aside:
                 aside.write_text(text, encoding="utf-8", errors="replace")
 

@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pseudocal.app.monitor_folder import (
+    EARLY,
+    LATE,
     METRICS,
     PAGE,
-    SHOWN,
     BaselineEvent,
     BatchEvent,
     Change,
@@ -34,13 +35,13 @@ WIDTH = 1000  # units of a chart
 HEIGHT = 100
 EDGE = 12  # units that stay free at both ends
 FEW_BATCHES = 60  # so many have a dot each
-ROWS = 100  # batches in the table
 TICKS = 4  # times below a chart
+TICK_WIDTH = 240  # units that a time takes on a phone
 SMALLEST_E = 0.1  # the bottom of the chart of the evidence
-LARGEST_E = 1e6  # and its top
+LARGEST_E = 1e4  # and its top
 SIGNALS = {
-    DISAGREEMENT: "the second model disagrees more often than in the baseline",
-    UNCERTAINTY: "the model is less certain than in the baseline",
+    DISAGREEMENT: "The second model disagrees more often than in the baseline.",
+    UNCERTAINTY: "The model is less certain than in the baseline.",
 }
 
 
@@ -70,10 +71,11 @@ def in_percent(value: Range) -> str:
 def in_points(value: Range) -> str:
     """A gap with its interval in points.
 
-    >>> in_points(Range(0.1, -0.02, 0.2))
-    '+10 points (-2 to +20)'
+    >>> in_points(Range(0.1, -0.02, 0.2)), in_points(Range(-0.01))
+    ('+10 points (-2 to +20)', '-1 point')
     """
-    text = f"{100 * value.value:+.0f} points"
+    text = f"{100 * value.value:+.0f}"
+    text += " point" if text in ("+1", "-1") else " points"
     if value.low is None or value.high is None:
         return text
     return f"{text} ({100 * value.low:+.0f} to {100 * value.high:+.0f})"
@@ -91,35 +93,53 @@ def temperature_words(value: Range) -> str:
 
 
 def batch_lines(batch: BatchEvent, state: State) -> Iterator[str]:
-    """What a batch says, in sentences."""
+    """What a batch says, in sentences; the accuracy comes first."""
     skipped = f", {batch.skipped:,} skipped" if batch.skipped else ""
-    yield f"{batch.time}: {batch.inputs:,} inputs{skipped}."
+    about = f"{batch.time}, {batch.inputs:,} inputs{skipped}"
     baseline = state.baseline.accuracy
     if batch.accuracy is None:
-        yield "The accuracy could not be estimated without labels."
+        yield f"{about}: the accuracy could not be estimated without labels."
     else:
         before = "" if baseline is None else f"; baseline {percent(baseline.value)}"
-        yield f"Estimated accuracy {in_percent(batch.accuracy)}{before}."
+        yield f"{about}: estimated accuracy {in_percent(batch.accuracy)}{before}."
     confidence = f"Mean calibrated confidence {percent(batch.confidence)}"
     if batch.agreement is not None:
         confidence += f"; the second model agrees on {percent(batch.agreement)}"
     yield confidence + "."
-    if batch.temperature is not None:
-        asks = f"The batch asks for T = {temperature_words(batch.temperature)}"
-        yield f"{asks}; {batch.in_use:.2f} is in use."
     if batch.gap is not None:
-        yield f"Estimated gap between confidence and accuracy: {in_points(batch.gap)}."
+        yield f"Confidence minus estimated accuracy: {in_points(batch.gap)}."
+    used = f"{batch.in_use:.2f} {'is' if batch.in_use == state.temperature else 'was'}"
+    if batch.temperature is not None:
+        fits = f"The temperature that fits this batch is {temperature_words(batch.temperature)}"
+        yield f"{fits}; {used} in use."
+    elif batch.accuracy is not None:
+        yield f"The estimate is too uncertain to fit a temperature to this batch; {used} in use."
+
+
+def headline(state: State) -> tuple[str, str]:
+    """The state in a word or two, and its colour."""
+    if state.change is not None:
+        return "Alarm", "bad"
+    if state.labelled is not None and state.labelled.retrain:
+        return "Retrain the model", "bad"
+    if Monitor.from_json(state.monitor).inputs < FEWEST:
+        return "Not enough data", "caution"
+    return "No alarm", "good"
 
 
 def alarm_lines(state: State) -> Iterator[str]:
-    """The state of the alarm, in sentences."""
+    """The state of the alarm, in sentences that follow the headline."""
     report = Monitor.from_json(state.monitor).report
     if state.change is not None:
         yield from change_lines(state.change, state)
     elif report.inputs < FEWEST:
-        yield f"Not enough data: {report.inputs:,} inputs since the baseline, {FEWEST} are needed."
+        start = "baseline"
+        if state.labelled is not None and state.labelled.rearmed:
+            start = "labels"
+        yield f"The alarm needs {FEWEST} inputs; there are {report.inputs:,} since the {start}."
     else:
-        yield f"No alarm: evidence {report.e_value:.2g} of {report.threshold:.0f}."
+        evidence = f"The evidence of a change is {report.e_value:.2g}"
+        yield f"{evidence}; the alarm is raised at {report.threshold:.0f}."
     if len(report.e_values) == 1:
         yield "Only the uncertainty is watched. Errors made with full confidence are missed."
 
@@ -129,7 +149,7 @@ def change_lines(change: Change, state: State) -> Iterator[str]:
     since = (
         "before the kept batches" if change.since is None else f"with the batch of {change.since}"
     )
-    yield f"Alarm: {SIGNALS[change.signal]}. The change began {since}."
+    yield f"{SIGNALS[change.signal]} The change began {since}."
     worse = [one for one in change.classes if max(one.increase.values()) > 0][:3]
     if worse:
         listed = [
@@ -145,7 +165,8 @@ def labels_lines(event: LabelsEvent) -> Iterator[str]:
         batches = f"batch of {event.first}"
     yield (
         f"Measured on {event.labels} labels, {batches}: accuracy "
-        f"{in_percent(event.accuracy)}, gap {in_points(event.gap)} with T = {event.before:.2f}."
+        f"{in_percent(event.accuracy)}. Confidence minus accuracy: {in_points(event.gap)} with "
+        f"T = {event.before:.2f}."
     )
     if event.temperature == event.before:
         yield f"T = {event.temperature:.2f} stays in use."
@@ -196,8 +217,6 @@ class Chart:
         legend: the class and the text of each line.
         paths: the class and the path of each line, band and dot.
         y_ticks: the texts at the left.
-        x_ticks: the texts below.
-        marks: alarms, recalibrations and baselines.
         tips: left edge, width and text of each batch.
 
     """
@@ -208,21 +227,20 @@ class Chart:
     legend: tuple[tuple[str, str], ...]
     paths: tuple[tuple[str, str], ...]
     y_ticks: tuple[Tick, ...]
-    x_ticks: tuple[Tick, ...]
-    marks: tuple[Mark, ...]
-    tips: tuple[tuple[float, float, str], ...]
+    tips: tuple[tuple[float, float, str], ...] = ()
 
 
 Position = Callable[[float], float]
 
 
 class Axis:
-    """The horizontal axis: the time of each batch."""
+    """The horizontal axis: the time of each batch, and where it stands."""
 
     def __init__(self, batches: Sequence[BatchEvent]) -> None:
         self.times = [parse_time(batch.time).timestamp() for batch in batches]
         self.first = min(self.times, default=0.0)
         self.last = max(self.times, default=1.0)
+        self.xs = [self.at(time) for time in self.times]
 
     def at(self, time: float) -> float:
         """Where a time stands."""
@@ -245,9 +263,17 @@ class Axis:
             return (Tick(50, _short(self.first, self.first)),)
         step = (self.last - self.first) / (TICKS - 1)
         wanted = [self.first + i * step for i in range(TICKS)]
-        nearest = [min(self.times, key=lambda time: abs(time - goal)) for goal in wanted]
-        found = {_short(time, self.last - self.first): self.at(time) for time in reversed(nearest)}
-        return tuple(Tick(at / WIDTH * 100, text) for text, at in reversed(found.items()))
+        found = [self.first]
+        for goal in wanted[1:-1]:
+            time = min(self.times, key=lambda time: abs(time - goal))
+            if (
+                min(self.at(time) - self.at(found[-1]), self.at(self.last) - self.at(time))
+                >= TICK_WIDTH
+            ):
+                found.append(time)
+        found.append(self.last)
+        span = self.last - self.first
+        return tuple(Tick(self.at(time) / WIDTH * 100, _short(time, span)) for time in found)
 
     @property
     def tips(self) -> list[tuple[float, float]]:
@@ -342,11 +368,7 @@ def _logarithms(
 
 
 def accuracy_chart(
-    state: State,
-    batches: Sequence[BatchEvent],
-    events: Sequence[Event],
-    axis: Axis,
-    marks: tuple[Mark, ...],
+    state: State, batches: Sequence[BatchEvent], events: Sequence[Event], axis: Axis
 ) -> Chart:
     """Estimated accuracy with its band, confidence, agreement, labels and ground truth."""
     truths = {event.batch: event for event in events if isinstance(event, TruthEvent)}
@@ -360,28 +382,24 @@ def accuracy_chart(
     values += [truth.accuracy for truth in truths.values()]
     if baseline is not None:
         values.append(baseline.value)
-    y, ticks = _fractions(min(values, default=0), max(values, default=1))
-    xs = [axis.at(time) for time in axis.times]
-    estimated = _points(xs, [None if b.accuracy is None else b.accuracy.value for b in batches], y)
-    true = _points(xs, [truths[b.id].accuracy if b.id in truths else None for b in batches], y)
+    y, ticks = _fractions(min(values), max(values))
+    xs = axis.xs
     paths = [("band", _bands(_ranges(xs, [batch.accuracy for batch in batches], y)))]
     legend = [("estimated", "estimated accuracy, 90% interval")]
     if baseline is not None:
-        level = y(baseline.value)
-        paths.append(("level", f"M0 {level:g}H{WIDTH}"))
+        paths.append(_level(y(baseline.value)))
         legend.append(("level", "accuracy of the baseline"))
     if any(batch.agreement is not None for batch in batches):
         paths.append(("agreement", _line(_points(xs, [b.agreement for b in batches], y))))
         legend.append(("agreement", "agreement of the second model"))
-    confidence = _points(xs, [batch.confidence for batch in batches], y)
-    paths.append(("confidence", _line(confidence)))
+    paths.append(("confidence", _line(_points(xs, [b.confidence for b in batches], y))))
     legend.append(("confidence", "mean calibrated confidence"))
-    paths.append(("estimated", _line(estimated)))
-    if len(batches) <= FEW_BATCHES:
-        paths.append(("estimated dots", _dots(estimated)))
+    estimated = [None if b.accuracy is None else b.accuracy.value for b in batches]
+    paths += _series("estimated", _points(xs, estimated, y))
     if truths:
-        paths.append(("true", _line(true)))
-        paths.append(("true dots", _dots(true)))
+        true = [truths[b.id].accuracy if b.id in truths else None for b in batches]
+        paths.append(("true", _line(_points(xs, true, y))))
+        paths.append(("true dots", _dots(_points(xs, true, y))))
         legend.append(("true", "true accuracy, given later"))
     for one in labels:
         x = (axis.of(one.first) + axis.of(one.last)) / 2
@@ -390,7 +408,7 @@ def accuracy_chart(
         paths.append(("measured", f"M{x:g} {low:g}V{high:g}"))
         paths.append(("measured dots", _dots([(x, y(one.accuracy.value))])))
     if labels:
-        legend.append(("measured", "measured by labels, anytime-valid 95% interval"))
+        legend.append(("measured", "measured on labels, 95% interval"))
     return Chart(
         name="accuracy",
         title="Accuracy",
@@ -398,17 +416,28 @@ def accuracy_chart(
         legend=tuple(legend),
         paths=tuple(paths),
         y_ticks=ticks,
-        x_ticks=axis.ticks,
-        marks=marks,
         tips=_tips(batches, axis),
     )
+
+
+def _level(height: float) -> tuple[str, str]:
+    """A horizontal line."""
+    return "level", f"M0 {height:g}H{WIDTH}"
+
+
+def _series(kind: str, points: Sequence[tuple[float, float] | None]) -> list[tuple[str, str]]:
+    """A line, and dots if there are few points."""
+    paths = [(kind, _line(points))]
+    if len(points) <= FEW_BATCHES:
+        paths.append((f"{kind} dots", _dots(points)))
+    return paths
 
 
 def _points(
     xs: Sequence[float], values: Sequence[float | None], y: Position
 ) -> list[tuple[float, float] | None]:
     pairs = zip(xs, values, strict=True)
-    return sorted_points([None if value is None else (x, y(value)) for x, value in pairs])
+    return _by_time([None if value is None else (x, y(value)) for x, value in pairs])
 
 
 def _ranges(
@@ -420,10 +449,10 @@ def _ranges(
             found.append(None)
         else:
             found.append((x, y(value.low), y(value.high)))
-    return sorted_points(found)
+    return _by_time(found)
 
 
-def sorted_points(points: list[Any]) -> list[Any]:
+def _by_time(points: list[Any]) -> list[Any]:
     """Points by time, unless some are missing: batches may be counted in any order."""
     return points if None in points else sorted(points)
 
@@ -457,65 +486,41 @@ def marks_of(events: Sequence[Event], axis: Axis) -> tuple[Mark, ...]:
     return tuple(marks)
 
 
-def evidence_chart(
-    batches: Sequence[BatchEvent], axis: Axis, marks: tuple[Mark, ...], threshold: float
-) -> Chart:
-    """The e-value of each batch, and the threshold of the alarm."""
-    top = min(LARGEST_E, max(10 * threshold, *(batch.e_value for batch in batches)))
-    y, ticks = _logarithms(SMALLEST_E, top, [10.0**k for k in range(-1, 7)])
-    points = _points([axis.at(time) for time in axis.times], [b.e_value for b in batches], y)
-    paths = [("level", f"M0 {y(threshold):g}H{WIDTH}"), ("confidence", _line(points))]
-    if len(batches) <= FEW_BATCHES:
-        paths.append(("confidence dots", _dots(points)))
+def evidence_chart(batches: Sequence[BatchEvent], axis: Axis, threshold: float) -> Chart:
+    """The evidence after each batch, and the threshold of the alarm."""
+    y, ticks = _logarithms(SMALLEST_E, LARGEST_E, [10.0**k for k in range(-1, 5)])
+    points = _points(axis.xs, [batch.e_value for batch in batches], y)
     return Chart(
         name="evidence",
         title="Evidence that something got worse",
-        description=f"The e-value of {len(batches):,} batches; an alarm is raised at {threshold:g}.",
-        legend=(
-            ("confidence", "e-value after the batch"),
-            ("level", f"alarm at {threshold:g}"),
-        ),
-        paths=tuple(paths),
+        description=f"The evidence after {len(batches):,} batches; the alarm is at {threshold:g}.",
+        legend=(("confidence", "after the batch"), ("level", f"alarm at {threshold:g}")),
+        paths=(_level(y(threshold)), *_series("confidence", points)),
         y_ticks=ticks,
-        x_ticks=axis.ticks,
-        marks=marks,
-        tips=(),
     )
 
 
-def temperature_chart(
-    batches: Sequence[BatchEvent], axis: Axis, marks: tuple[Mark, ...]
-) -> Chart | None:
-    """The temperature that each batch asks for beside the one in use; None if none was fitted."""
-    asked = [None if batch.temperature is None else batch.temperature.value for batch in batches]
-    known = [value for value in asked if value is not None]
+def temperature_chart(batches: Sequence[BatchEvent], axis: Axis) -> Chart | None:
+    """The temperature that fits each batch beside the one in use; None if none was fitted."""
+    fitted = [None if batch.temperature is None else batch.temperature.value for batch in batches]
+    known = [value for value in fitted if value is not None]
     if not known:
         return None
     values = known + [batch.in_use for batch in batches]
     ticks_at = [0.25, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20]
     y, ticks = _logarithms(min(*values, 0.9) / 1.3, 1.3 * max(*values, 1.1), ticks_at)
-    xs = [axis.at(time) for time in axis.times]
-    points = _points(xs, asked, y)
-    paths = [
-        ("band", _bands(_ranges(xs, [batch.temperature for batch in batches], y))),
-        ("confidence", _line(_points(xs, [batch.in_use for batch in batches], y))),
-        ("estimated", _line(points)),
-    ]
-    if len(batches) <= FEW_BATCHES:
-        paths.append(("estimated dots", _dots(points)))
+    in_use = _points(axis.xs, [batch.in_use for batch in batches], y)
     return Chart(
         name="temperature",
         title="Temperature",
-        description=f"The temperature that {len(batches):,} batches ask for, and the one in use.",
-        legend=(
-            ("estimated", "the batch asks for, 95% interval"),
-            ("confidence", "in use"),
+        description=f"The temperature that fits {len(batches):,} batches, and the one in use.",
+        legend=(("estimated", "fits the batch, 95% interval"), ("confidence", "in use")),
+        paths=(
+            ("band", _bands(_ranges(axis.xs, [batch.temperature for batch in batches], y))),
+            ("confidence", _line(in_use)),
+            *_series("estimated", _points(axis.xs, fitted, y)),
         ),
-        paths=tuple(paths),
         y_ticks=ticks,
-        x_ticks=axis.ticks,
-        marks=marks,
-        tips=(),
     )
 
 
@@ -527,7 +532,7 @@ def views(state: State, events: Sequence[Event]) -> dict[str, str]:
 
     Args:
         state: how the monitor stands.
-        events: the latest events of its history.
+        events: those of its history that the page shows.
 
     """
     return {PAGE: page(state, events), METRICS: metrics(state, events)}
@@ -535,32 +540,34 @@ def views(state: State, events: Sequence[Event]) -> dict[str, str]:
 
 def page(state: State, events: Sequence[Event]) -> str:
     """Draw the page of a monitor."""
-    batches = [event for event in events if isinstance(event, BatchEvent)][-SHOWN:]
+    batches = [event for event in events if isinstance(event, BatchEvent)]
     axis = Axis(batches)
     alarm = Monitor.from_json(state.monitor)
     report = alarm.report
-    charts: list[Chart] = []
+    charts: list[Chart | None] = []
+    last: list[str] = []
     if batches:
-        marks = marks_of(events, axis)
-        charts = [accuracy_chart(state, batches, events, axis, marks)]
-        charts.append(evidence_chart(batches, axis, marks, report.threshold))
-        temperatures = temperature_chart(batches, axis, marks)
-        if temperatures is not None:
-            charts.append(temperatures)
-    word, tone = _headline(state, report.inputs)
+        charts.append(accuracy_chart(state, batches, events, axis))
+        charts.append(evidence_chart(batches, axis, report.threshold))
+        charts.append(temperature_chart(batches, axis))
+        last = list(batch_lines(batches[-1], state))
+    word, tone = headline(state)
     truths = {event.batch: event for event in events if isinstance(event, TruthEvent)}
     html: str = templates()["monitor.html"].render(
         state=state,
         report=report,
         word=word,
         tone=tone,
-        charts=charts,
-        last=list(batch_lines(batches[-1], state)) if batches else [],
+        charts=[chart for chart in charts if chart is not None],
+        times=axis.ticks,
+        marks=marks_of(events, axis) if batches else (),
+        last=last,
         alarm=list(alarm_lines(state)),
         labelled=[] if state.labelled is None else list(labels_lines(state.labelled)),
-        rows=[_row(batch, truths.get(batch.id)) for batch in reversed(batches[-ROWS:])],
+        rows=[_row(batch, truths.get(batch.id)) for batch in reversed(batches[-LATE:])],
         header=HEADER,
-        batches=batches,
+        late=LATE,
+        early=EARLY,
         signals=SIGNALS,
         percent_of=percent,
         margin=alarm.settings.margin,
@@ -569,34 +576,23 @@ def page(state: State, events: Sequence[Event]) -> str:
     return html
 
 
-def _headline(state: State, inputs: int) -> tuple[str, str]:
-    """The state in a word or two, and its colour."""
-    if state.change is not None:
-        return "alarm", "bad"
-    if state.labelled is not None and state.labelled.retrain:
-        return "retrain the model", "bad"
-    if inputs < FEWEST:
-        return "not enough data", "caution"
-    return "no alarm", "good"
-
-
 HEADER = (
     "Batch",
     "Inputs",
     "Estimated accuracy",
     "Confidence",
     "Agreement",
-    "T asked for",
+    "T that fits",
     "T in use",
-    "Estimated gap",
-    "E-value",
+    "Confidence - accuracy",
+    "Evidence",
     "True accuracy",
 )
 
 
 def _row(batch: BatchEvent, truth: TruthEvent | None) -> tuple[str, ...]:
     skipped = f" ({batch.skipped:,} skipped)" if batch.skipped else ""
-    e_value = f"{batch.e_value:.2g}" if batch.e_value < LARGEST_E else f"above {LARGEST_E:g}"
+    e_value = f"{batch.e_value:.2g}" if batch.e_value < LARGEST_E else f"above {LARGEST_E:,.0f}"
     return (
         batch.time,
         f"{batch.inputs:,}{skipped}",

@@ -371,8 +371,8 @@ def _concluded(run: Run) -> Calibration | None:
 
 
 def _temperature_of(calibration: Calibration) -> Range | None:
-    """The temperature that was fitted; None if none was."""
-    if calibration.method == "none":
+    """The temperature that was fitted; None if none was, or none is clearly better than 1."""
+    if calibration.method == "none" or calibration.settings.get("estimator") == "none":
         return None
     ends = [end if math.isfinite(end) else None for end in calibration.interval]
     return Range(calibration.temperature, *ends)

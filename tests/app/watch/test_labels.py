@@ -104,7 +104,7 @@ def test_labels_measure_recalibrate_and_start_a_new_baseline(alarmed: World, giv
     assert (alarmed.monitor / "labelling" / "model.onnx").exists()
     page = (alarmed.monitor / "index.html").read_text()
     assert "retrain the model" in page
-    assert "measured by labels" in page
+    assert "measured on labels" in page
     later = watch(alarmed.monitor, alarmed.batch("fri", noise=1.5), time="2026-11-20")
     assert not later.alarm
     assert later.batches[0].in_use == event.temperature

@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pseudocal.app.monitor_folder import (
+    EARLY,
+    LATE,
+    OTHERS,
     BaselineEvent,
     BatchEvent,
     Change,
@@ -22,8 +24,9 @@ from pseudocal.app.monitor_folder import (
     State,
     TruthEvent,
     TypicalInput,
+    thinned,
 )
-from pseudocal.app.monitor_page import page, views
+from pseudocal.app.monitor_page import page
 from pseudocal.monitor import Monitor, Reference, Signals
 
 pytestmark = pytest.mark.filterwarnings("default")  # of the browser's driver
@@ -138,6 +141,19 @@ def test_times_do_not_overlap_on_a_phone(show):
     assert boxes[-1]["x"] + boxes[-1]["width"] <= 390
 
 
+def test_times_of_irregular_batches_do_not_overlap_on_a_phone(show):
+    state, events = made(6)
+    days = ("2009-01-31", "2009-03-31", "2009-04-30", "2009-08-31", "2009-11-30", "2010-06-30")
+    for i, day in enumerate(days):
+        events[i + 1] = replace(events[i + 1], time=day)
+    tab = show(390, state, events)
+    spans = tab.locator("#figure-accuracy .times span").all()
+    assert [each.inner_text() for each in spans] == ["2009-01-31", "2009-08-31", "2010-06-30"]
+    boxes = [each.bounding_box() for each in spans]
+    for left, right in itertools.pairwise(boxes):
+        assert left["x"] + left["width"] < right["x"]
+
+
 def test_the_dark_is_dark(show):
     colours = {}
     for scheme in ("light", "dark"):
@@ -175,10 +191,40 @@ def test_alarms_labels_and_ground_truth_are_drawn(show):
     assert left[0] < left[1]
     assert tab.locator("#figure-accuracy path.true.dots").count() == 1
     assert tab.locator("#figure-accuracy path.measured.dots").count() == 1
-    assert tab.locator("#alarm strong").inner_text() == "retrain the model"
+    assert tab.locator("#alarm strong").inner_text() == "Retrain the model"
     text = tab.locator("main").inner_text()
     assert "85%" in text
     assert "retrain the model" in text
+
+
+def test_the_accuracy_of_the_last_batch_comes_first(show):
+    tab = show(390, *made(6, alarm=True))
+    sentences = tab.locator("section.verdict p").all_text_contents()
+    accuracy = "2024-01-06, 500 inputs, 2 skipped: estimated accuracy"
+    assert sentences[0].startswith(accuracy)
+    assert sentences[1].startswith("The second model disagrees more often than in the baseline.")
+    assert tab.locator("#alarm strong").inner_text() == "Alarm"
+
+
+def test_a_batch_without_a_clear_temperature_says_so(show):
+    state, events = made(3)
+    assert isinstance(events[-1], BatchEvent)
+    events[-1] = replace(events[-1], temperature=None)
+    facts = show(390, state, events).locator("ul.facts").inner_text()
+    assert "too uncertain to fit a temperature to this batch; 1.20 is in use" in facts
+
+
+def test_after_labels_the_measured_accuracy_comes_before_the_state_of_the_alarm(show):
+    state, events = made(3)
+    labels = LabelsEvent(
+        identity(91), "2024-02-01", "2024-01-03", "2024-01-03", 1000, 50,
+        Range(0.6, 0.4, 0.75), Range(0.2, 0.1, 0.4), 1.2, 2.0, "apply", False, True,
+    )  # fmt: skip
+    tab = show(390, replace(state, labelled=labels, temperature=2.0), [*events, labels])
+    sentences = tab.locator("section.verdict p").all_text_contents()
+    assert sentences[1].startswith("Measured on 50 labels, batch of 2024-01-03: accuracy 60%")
+    assert sentences[-1] == "The alarm needs 100 inputs; there are 0 since the labels."
+    assert "1.20 was in use" in tab.locator("ul.facts").inner_text()
 
 
 def test_hover_gives_the_numbers_of_a_batch(show):
@@ -199,23 +245,62 @@ def _first_line(html: str) -> str:
 
 
 def test_a_thousand_batches_stay_below_two_megabytes():
-    """More are not drawn, so the page of 5,000 is not larger."""
-    state, events = made(1000, alarm=True)
-    size = len(page(state, events).encode())
-    assert size < 2_000_000
-    many = made(5000, alarm=True)[1]
-    assert len(page(state, many).encode()) < 1.1 * size
+    """The page of 5,000 batches is not larger."""
+    sizes = []
+    for batches in (1000, 5000):
+        state, events = made(batches, alarm=True)
+        sizes.append(len(page(state, _one_by_one(events)).encode()))
+    assert sizes[0] < 2_000_000
+    assert sizes[1] < 1.1 * sizes[0]
 
 
-def test_the_history_of_many_batches_is_read_from_its_end(tmp_path: Path, monkeypatch):
-    import msgspec
+def _one_by_one(events: list[Event]) -> list[Event]:
+    drawn: list[Event] = []
+    for event in events:
+        drawn = thinned([*drawn, event])
+    return drawn
 
-    from pseudocal.app.monitor_folder import MonitorFolder
 
-    _, events = made(400)
-    lines = [msgspec.json.encode(event) + b"\n" for event in events]
-    (tmp_path / "history.jsonl").write_bytes(b"".join(lines))
-    monkeypatch.setattr("pseudocal.app.monitor_folder.TAIL", 20_000)
-    found = MonitorFolder(tmp_path, views).events()
-    assert 10 < len(found) < 40
-    assert found == events[-len(found) :]
+def test_thinned_events_are_late_ones_alarms_and_some_of_all_times():
+    events = made(1000)[1]
+    drawn = _one_by_one(events)
+    assert drawn == [event for event in events if event in drawn]
+    assert drawn[0] == events[0]  # the baseline
+    assert drawn[-LATE:] == events[-LATE:]
+    batches = [event for event in drawn if isinstance(event, BatchEvent)]
+    assert len(batches) == LATE + EARLY
+    assert sum(batch.raised for batch in batches) == 1
+    days = [datetime.fromisoformat(batch.time) for batch in batches]
+    gaps = [(late - early).days for early, late in itertools.pairwise(days)]
+    assert sum(gaps) == 999
+    assert max(gaps) <= 4 * 940 / EARLY  # 940 days before the latest 60
+
+
+def test_ground_truth_goes_with_its_batch_and_many_labels_go():
+    events = made(LATE + EARLY + 1)[1]
+    first, second = events[1:3]
+    truths = [
+        TruthEvent(identity(9000 + i), "2024-02-01", batch.id, 500, 0.85, 0.03)
+        for i, batch in enumerate((first, second))
+    ]
+    labels = [
+        LabelsEvent(
+            identity(9100 + i), "2024-02-01", "2024-01-01", "2024-01-01", 1000, 50,
+            Range(0.6, 0.4, 0.75), Range(0.2, 0.1, 0.4), 1.2, 2.0, "apply", True, True,
+        )
+        for i in range(OTHERS + 5)
+    ]  # fmt: skip
+    drawn = thinned([*events, *truths, *labels])
+    assert first in drawn
+    assert second not in drawn  # its neighbours are as close as others', and it comes first
+    assert [event for event in drawn if isinstance(event, TruthEvent)] == truths[:1]
+    assert [event for event in drawn if isinstance(event, LabelsEvent)] == labels[-OTHERS:]
+
+
+def test_only_alarms_go_too():
+    """So that a monitor of nothing but alarms is as small as others."""
+    events = [
+        replace(event, raised=True) if isinstance(event, BatchEvent) else event
+        for event in made(LATE + EARLY + 5)[1]
+    ]
+    assert len(thinned(events)) == LATE + EARLY + 1

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,19 @@ def test_one_model_watches_the_uncertainty_and_says_what_it_misses(tmp_path, cap
     assert main([str(word) for word in words]) == 0
     assert "Errors made with full confidence are missed" in capsys.readouterr().out
     assert history(world.monitor)[1]["agreement"] is None
+
+
+def test_a_temperature_of_1_that_stands_for_none_is_no_temperature_of_the_batch(world: World):
+    """If no temperature is clearly better, a calibration applies none; the batch asks for none."""
+    from pseudocal.app.run import Run
+    from pseudocal.app.watching import _temperature_of
+
+    unclear = Run.open(world.out).calibration()
+    assert unclear.temperature == 1.0
+    assert unclear.settings["estimator"] == "none"
+    assert _temperature_of(unclear) is None
+    clear = replace(unclear, settings={**unclear.settings, "estimator": "agreement"})
+    assert _temperature_of(clear).value == 1.0
 
 
 def test_saved_outputs_are_watched_too(tmp_path):
@@ -302,17 +316,21 @@ def test_only_the_latest_runs_are_kept(world: World, monkeypatch):
 
 
 def test_a_call_does_as_much_after_many_batches_as_after_a_few(world: World, monkeypatch):
-    """Counted in operations on files, and in the size of the state."""
+    """Counted in operations on files, and in the size of what is read and written."""
     monkeypatch.setattr("pseudocal.app.watching.KEPT", 4)
+    monkeypatch.setattr("pseudocal.app.monitor_folder.LATE", 4)
+    monkeypatch.setattr("pseudocal.app.monitor_folder.EARLY", 2)
     counts = []
     sizes = []
     for i in range(14):
         with counting(world.monitor) as operations:
             watch(world.monitor, world.batch(f"day{i}", n=20), baseline=world.out, time=DAYS[0])
         counts.append(len(operations))
-        sizes.append((world.monitor / "state.json").stat().st_size)
+        names = ("state.json", "drawn.jsonl", "index.html", "metrics.prom")
+        sizes.append([(world.monitor / name).stat().st_size for name in names])
     assert counts[-1] == counts[6]
-    assert sizes[-1] == pytest.approx(sizes[6], rel=0.02)
+    assert sizes[-1] == pytest.approx(sizes[6], rel=0.05)
+    assert len(history(world.monitor)) == 15
 
 
 class counting:  # noqa: N801
@@ -443,7 +461,7 @@ def test_a_link_in_the_place_of_a_folder_is_refused(world: World, tmp_path, name
     assert os.listdir(mine) == ["0" * 64]
 
 
-@pytest.mark.parametrize("name", ["state.json", "history.jsonl"])
+@pytest.mark.parametrize("name", ["state.json", "history.jsonl", "drawn.jsonl"])
 def test_a_link_that_leaves_the_monitor_is_not_followed(world: World, tmp_path, name):
     watch(world.monitor, world.batch("mon"), baseline=world.out)
     (world.monitor / name).rename(tmp_path / "mine")
@@ -488,9 +506,9 @@ def test_a_damaged_state_is_refused_in_one_line(world: World, capsys, change):
         {"id": "../state"},
     ],
 )
-def test_a_damaged_line_of_the_history_is_refused_in_one_line(world: World, capsys, change):
+def test_a_damaged_event_is_refused_in_one_line(world: World, capsys, change):
     watch(world.monitor, world.batch("mon"), baseline=world.out)
-    path = world.monitor / "history.jsonl"
+    path = world.monitor / "drawn.jsonl"
     events = history(world.monitor)
     path.write_text("".join(json.dumps(event) + "\n" for event in (events[0], events[1] | change)))
     code = main(["watch", str(world.monitor), str(world.batch("tue")), "-q"])
