@@ -2,8 +2,9 @@
 
 Builds the sdist and the wheel, checks their metadata, installs the wheel alone and with each extra
 into an environment of its own, without constraints, and runs a few lines that use the extra. Then
-it installs the sdist and runs the library's tests from it. Sizes are printed. `python
-.ci/release.py cli onnx` does so for these extras only.
+it runs the commands of docs/tables.md from the wheel, with the versions of constraints.txt, and the
+library's tests from the sdist. Sizes are printed. `python .ci/release.py cli onnx` tries these
+extras only, `python .ci/release.py tables` the page only.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_FOR_USERS = {"dev", "docs", "test"}  # extras for those who work on pseudocal
+TABLES = "tables"  # the name of the page docs/tables.md, beside those of the extras
+TABLE_EXTRAS = "cli,lightgbm,parquet,sklearn,xgboost"  # those that the page installs
 LIBRARY_TESTS = ["calibrators", "metrics", "mixup", "predictors", "scaling"]
 
 LIBRARY = """
@@ -63,6 +66,17 @@ data = {module}.{data}(inputs, label=rng.integers(0, 3, 300))
 settings = dict(objective="{objective}", num_class=3, verbosity={verbosity})
 {module}.train(settings, data, 5).save_model("{file}")
 assert np.asarray(open_model("{file}").predict(inputs[:7])).shape == (7, 3)
+"""
+CATBOOST = """
+import numpy as np
+from catboost import CatBoostClassifier
+from pseudocal.app.models.files import open_model
+rng = np.random.default_rng(0)
+inputs = rng.normal(size=(300, 5))
+model = CatBoostClassifier(iterations=5, verbose=0, allow_writing_files=False)
+model.fit(inputs, rng.integers(0, 3, 300)).save_model("m.cbm")
+expected = model.predict(inputs[:7], prediction_type="RawFormulaVal")
+assert np.allclose(open_model("m.cbm").predict(inputs[:7]), expected)
 """
 COMMAND = """
 import subprocess, sys
@@ -151,6 +165,7 @@ USES = {
     "lightgbm": BOOSTED.format(
         module="lightgbm", data="Dataset", objective="multiclass", verbosity=-1, file="m.txt"
     ),
+    "catboost": CATBOOST,
     "onnx": ONNX,
     "hf": HUGGING_FACE,
     "cli": COMMAND,
@@ -180,6 +195,8 @@ def main() -> None:
         for extra in offered:
             if extra not in NOT_FOR_USERS and (not chosen or extra in chosen):
                 try_wheel(wheel, extra, Path(folder))
+        if not chosen or TABLES in chosen:
+            test_tables(wheel, Path(folder))
         if not chosen:
             test_sdist(sdist, Path(folder))
 
@@ -210,6 +227,20 @@ def try_wheel(wheel: Path, extra: str, folder: Path) -> None:
     print(f"pseudocal[{extra}]: works, {(size(place) - empty) / 1e6:,.0f} MB", flush=True)
     shutil.rmtree(place)
     shutil.rmtree(work)
+
+
+def test_tables(wheel: Path, folder: Path) -> None:
+    """Install the wheel with pinned versions, and run the code and commands of docs/tables.md."""
+    python = environment(folder / "for-tables")
+    requirement = f"{wheel}[{TABLE_EXTRAS}]"
+    pinned = ["-c", str(ROOT / "constraints.txt")]
+    run(python, "-m", "pip", "install", "--quiet", *pinned, requirement, "hypothesis", "pytest")
+    work = folder / "tables"
+    shutil.copytree(ROOT / "tests", work / "tests")
+    shutil.copytree(ROOT / "docs", work / "docs")
+    page = "tests/app/cli/test_tables_page.py"
+    run(python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", page, cwd=work)
+    print("the commands of docs/tables.md run from the wheel", flush=True)
 
 
 def test_sdist(sdist: Path, folder: Path) -> None:

@@ -9,7 +9,7 @@ import scipy.sparse
 
 from pseudocal import batches
 from pseudocal.arrays import InputError
-from pseudocal.batches import batches_of, count, is_array, size, stack, streamed, take
+from pseudocal.batches import batches_of, blend, count, is_array, size, stack, streamed, take
 
 X = np.arange(12.0).reshape(6, 2)
 
@@ -22,6 +22,7 @@ KINDS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "array": (lambda: X, np.asarray),
     "tensor": (lambda: tensor(X), np.asarray),
     "frame": (lambda: pytest.importorskip("pandas").DataFrame(X, columns=["a", "b"]), np.asarray),
+    "polars": (lambda: pytest.importorskip("polars").DataFrame(X, schema=["a", "b"]), np.asarray),
     "sparse": (lambda: scipy.sparse.csr_matrix(X), lambda x: x.toarray()),
 }
 
@@ -45,6 +46,13 @@ def test_shuffling_keeps_every_row_once(kind):
     batches = [back(batch.inputs) for batch in batches_of(make(), 4, np.random.default_rng(0))]
     assert [len(b) for b in batches] == [3, 3]
     assert sorted(map(tuple, np.concatenate(batches))) == sorted(map(tuple, X))
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_texts_in_a_frame_are_not_mixed(package):
+    frame = pytest.importorskip(package).DataFrame({"city": ["Oslo", "Rome"]})
+    with pytest.raises(InputError, match="inputs that are numbers"):
+        blend(frame, np.array([0]), np.array([1]), 0.65)
 
 
 def test_other_sparse_formats_are_understood():

@@ -95,6 +95,8 @@ def stack(parts: list[Inputs]) -> Inputs:
         return np.concatenate(parts)
     if hasattr(first, "iloc"):
         return sys.modules["pandas"].concat(parts, ignore_index=True)
+    if _is_polars(first):
+        return sys.modules["polars"].concat(parts)
     if hasattr(first, "tocsr"):
         return sys.modules["scipy.sparse"].vstack(parts, format="csr")
     return sys.modules["torch"].cat(parts)
@@ -120,11 +122,18 @@ def blend(x: Inputs, first: NDArray[np.intp], second: NDArray[np.intp], lam: flo
             mixed[place] *= lam
             mixed[place] += partner
         return mixed
-    except TypeError as error:
+    except Exception as error:
+        if not (isinstance(error, TypeError) or _is_polars(x)):  # polars has errors of its own
+            raise
         raise InputError(
-            f"expected inputs that are numbers, since pairs of them are mixed, got {type(x).__name__}: {error}; "
-            "for texts or categories, pseudocal.ask says which few inputs to ask a person about"
+            f"expected inputs that are numbers, since pairs of them are mixed, got "
+            f"{type(x).__name__}: {error}; for texts or categories, pseudocal.rows_to_label says "
+            "which few inputs to label"
         ) from error
+
+
+def _is_polars(x: Inputs) -> bool:
+    return hasattr(x, "estimated_size")
 
 
 def _is_floating(x: Inputs) -> bool:
@@ -143,6 +152,8 @@ def size(x: Inputs) -> int:
         return int(x.nbytes)
     if hasattr(x, "memory_usage"):
         return int(x.memory_usage(deep=True).sum())
+    if _is_polars(x):
+        return int(x.estimated_size())
     return int(x.data.nbytes + x.indices.nbytes + x.indptr.nbytes)  # compressed sparse rows
 
 

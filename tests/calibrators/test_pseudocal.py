@@ -292,6 +292,19 @@ def test_frames_and_sparse_matrices_serve_classifiers():
     )
 
 
+def test_polars_frames_give_what_arrays_give():
+    polars = pytest.importorskip("polars")
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    x = target(800)
+    labels = model(x).argmax(axis=1)
+    names = [f"x{i}" for i in range(8)]
+    plain = linear_model.LogisticRegression(max_iter=500).fit(x, labels)
+    framed = linear_model.LogisticRegression(max_iter=500)
+    framed.fit(polars.DataFrame(x, schema=names), labels)
+    found = PseudoCal().fit(framed, polars.DataFrame(x, schema=names))
+    assert found.temperature == pytest.approx(PseudoCal().fit(plain, x).temperature, rel=1e-6)
+
+
 def test_a_black_box_of_probabilities_is_served_by_its_logarithm():
     x = target()
     with pytest.raises(InputError, match=r"np\.log"):

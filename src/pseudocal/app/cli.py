@@ -230,8 +230,8 @@ def calibrate(
     model: Annotated[
         str | None,
         typer.Argument(
-            help="ONNX, .pt2, TorchScript, skops, XGBoost, LightGBM, Hugging Face, hf:owner/name, "
-            "state dict, or module:function"
+            help="ONNX, .pt2, TorchScript, skops, XGBoost, LightGBM, CatBoost, Hugging Face, "
+            "hf:owner/name, state dict, or module:function"
         ),
     ] = None,
     data: Annotated[
@@ -296,13 +296,22 @@ def calibrate(
     ] = None,
     preprocess: Annotated[
         str | None,
-        image_option("imagenet, zero-one, minus-one-one, or MEAN/STD after scaling to 0..1"),
+        image_option(
+            "imagenet, zero-one, minus-one-one, zero-255, or MEAN/STD after scaling to 0..1"
+        ),
     ] = None,
     mean: Annotated[str | None, image_option("0.485,0.456,0.406")] = None,
     std: Annotated[str | None, image_option("0.229,0.224,0.225")] = None,
     layout: Annotated[
         Literal["nchw", "nhwc"] | None, image_option("channels first or last")
     ] = None,
+    channel_order: Annotated[
+        Literal["rgb", "bgr"] | None, image_option("order of the colour channels")
+    ] = None,
+    preprocess_check: Annotated[
+        Literal["on", "off"],
+        image_option("try other settings first; stop if one is clearly better", show_default=True),
+    ] = "on",
     features: Annotated[str | None, table_option("the columns to use", metavar="A,B,C")] = None,
     text: Annotated[
         str | None, table_option("the column of texts, for a text model", metavar="COLUMN")
@@ -401,6 +410,7 @@ def calibrate(
         "mean": None if mean is None else numbers(mean),
         "std": None if std is None else numbers(std),
         "layout": layout,
+        "order": channel_order,
         "crop_pct": crop_pct,
         "interpolation": interpolation,
     }
@@ -422,6 +432,7 @@ def calibrate(
         architecture=architecture,
         preprocessing=cast(ImageSettings, image_settings),
         second_preprocessing=cast(ImageSettings, second_settings),
+        preprocess_check=preprocess_check == "on",
         logits_tensor=logits_tensor,
         output_type=output_type,
         binary=binary,

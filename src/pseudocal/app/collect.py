@@ -25,7 +25,12 @@ from numpy.typing import NDArray
 from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, files_at, refuse_shards
 from pseudocal.app.inputs.ground_truth import Masks, open_masks, read_ground_truth
 from pseudocal.app.inputs.images import IMAGE_SUFFIXES
-from pseudocal.app.inputs.preprocessing import preprocessing_for, preprocessing_of_second
+from pseudocal.app.inputs.preprocessing import (
+    Preprocessing,
+    preprocessing_for,
+    preprocessing_of_second,
+)
+from pseudocal.app.inputs.preprocessing_check import COST, check_preprocessing
 from pseudocal.app.inputs.sets import (
     ArraySet,
     FrameSet,
@@ -206,7 +211,36 @@ def plan(job: Job, models: Models) -> Plan:
         masks = open_masks(job.ground_truth, inputs, order)
     size = batch_size_for(job, model, inputs)
     views = views_of(job, models, inputs)
+    if job.preprocess_check and _chosen_here(job, model):
+        _check_images(job, models, inputs, order)
     return Plan(job, model, tuple(seconds), data, order, size, masks=masks, views=views)
+
+
+def _chosen_here(job: Job, model: OpenModel) -> bool:
+    """Whether the user chose or left open how images are normalised; else the model's file says."""
+    chosen = {"mean", "std", "normalisation", "order", "scale"} & set(job.preprocessing)
+    return bool(chosen) or "mean" not in model.expects.preprocessing
+
+
+def _check_images(job: Job, models: Models, inputs: InputSet, order: NDArray[np.intp]) -> None:
+    """Try a few images, and refuse a preprocessing that is clearly worse than another."""
+    if not isinstance(inputs, ImageSet | RemoteImageSet):
+        return
+    model, *others = models
+    second = None
+    asked = [each for each in others if not each.encodes]
+    if asked:
+        given = dict(job.second_preprocessing)
+        expects = asked[0].expects
+
+        def of_second(first: Preprocessing) -> Preprocessing:
+            return preprocessing_of_second(first, expects.shape, expects.preprocessing, given)
+
+        second = (as_logits_of(job, asked[0]), of_second)
+    passes = len(order) * (1 + job.method.epochs_for(len(order))) * (1 + len(asked))
+    check_preprocessing(
+        as_logits_of(job, model), inputs, order.tolist(), int(COST * passes), second
+    )
 
 
 def open_models(job: Job, *, device: str | None = None) -> Models:

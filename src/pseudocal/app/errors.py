@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import errno
 
+from pseudocal.app.inputs.preprocessing_check import WrongPreprocessingError
 from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError
 from pseudocal.files import OutputError
@@ -36,6 +37,7 @@ FLAGS = {
     "job_file": "--job",
     "n": "-n",
     "normalisation": "--preprocess",
+    "order": "--channel-order",
     "resample": "--interpolation",
     "table": "--format",
     "trust": "--trust-model",
@@ -56,6 +58,8 @@ def explain(error: BaseException) -> tuple[int, str]:
     notes = [note for note in getattr(error, "__notes__", ()) if note.startswith(MODEL_FAILED)]
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED, "interrupted"
+    if isinstance(error, WrongPreprocessingError):
+        return INPUT, f"{text}\n{error.table}"
     if isinstance(error, InputError):
         return INPUT, text
     if isinstance(error, MissingExtraError):

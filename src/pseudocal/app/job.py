@@ -50,6 +50,7 @@ class ImageSettings(TypedDict, total=False):
     edge: int | None
     resample: int
     centre: Literal["even", "down"]
+    order: Literal["rgb", "bgr"]
     normalisation: str
     interpolation: str
     crop_pct: float
@@ -77,6 +78,7 @@ class Job:
     architecture: str | None = None
     preprocessing: ImageSettings = field(default_factory=lambda: ImageSettings())
     second_preprocessing: ImageSettings = field(default_factory=lambda: ImageSettings())
+    preprocess_check: bool = True
     logits_tensor: str | None = None
     output_type: OutputType | None = None
     binary: bool = False

@@ -181,7 +181,7 @@ class ModelSource:
         """The models and the data, open."""
         if self._plan is None:
             models = open_models(self._job)
-            job = self._job
+            job = replace(self._job, preprocess_check=False)  # the baseline decided
             expects = models[0].expects
             if self._without is not None and not job.features and not expects.columns:
                 names = [name for name in read_columns(Path(self.data)) if name != self._without]

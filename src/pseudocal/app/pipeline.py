@@ -183,6 +183,7 @@ def calibrate(
     sampling: Sampling = "stratified",
     preprocessing: ImageSettings | None = None,
     second_preprocessing: ImageSettings | None = None,
+    preprocess_check: bool = True,
     features: Sequence[str] | None = None,
     text: str | None = None,
     field: str | None = None,
@@ -222,6 +223,8 @@ def calibrate(
         preprocessing: how images are prepared, as far as the model does not say.
         second_preprocessing: the same for second models, where it differs from the model and their
             files do not say.
+        preprocess_check: whether to try other ways to prepare images first, and to stop if one is
+            clearly better.
         features: the columns of a table to use; None for all.
         text: the column of texts of a table, for a model that takes texts; None for `text`.
         field: the name of the array to use if an .npz file holds several.
@@ -263,6 +266,7 @@ def calibrate(
         architecture=architecture,
         preprocessing=preprocessing or {},
         second_preprocessing=second_preprocessing or {},
+        preprocess_check=preprocess_check,
         logits_tensor=logits_tensor,
         output_type=output_type,
         binary=binary,

@@ -15,7 +15,7 @@ import typer
 from pseudocal.app.job import Note, Tick
 from pseudocal.app.records import to_plain
 from pseudocal.app.render import Result
-from pseudocal.app.report.wording import METRIC_TITLES, PERCENTAGES, points
+from pseudocal.app.report.wording import METRIC_TITLES, PERCENTAGES, PREPROCESSING_ASSUMED, points
 from pseudocal.app.run import PAGE
 from pseudocal.calibrators.confidence import Effect
 from pseudocal.calibrators.wording import count
@@ -95,6 +95,11 @@ def summary_lines(result: Result) -> Iterator[str]:
     """The result of a calibration for people, line by line."""
     report = result.report
     data = report.data
+    cautions = [fact for fact in report.facts if fact.level == "caution"]
+    unspecified = [fact for fact in cautions if fact.code == PREPROCESSING_ASSUMED]
+    for fact in unspecified:  # all numbers below depend on it
+        yield f"warning: {fact}"
+        yield HOW_TO_PREPARE
     yield str(report.headline)
     yield f"Recommendation: {report.recommendation}"
     yield f"Reason: {report.recommendation.because}"
@@ -111,10 +116,9 @@ def summary_lines(result: Result) -> Iterator[str]:
         yield f"{len(data.unreadable):,} inputs could not be read; the report lists them"
     if data.skipped:
         yield f"{len(data.skipped):,} of {data.blocks} were skipped; the report lists them"
-    for text in _cautions(result):
-        yield f"warning: {text}"
-    if data.assumed:
-        yield HOW_TO_PREPARE
+    for fact in cautions:
+        if fact not in unspecified:
+            yield f"warning: {fact}"
     if report.metrics:
         yield from score_lines(to_plain(report.metrics))
     kind = "calibrated model" if report.verdict == "apply" else "calibrated model (unconfirmed)"

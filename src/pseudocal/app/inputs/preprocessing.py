@@ -25,6 +25,7 @@ NORMALISATIONS: dict[str, dict[str, tuple[float, ...]]] = {
     "imagenet": {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)},
     "minus-one-one": {"mean": (0.5,), "std": (0.5,)},
     "zero-one": {"mean": (0.0,), "std": (1.0,)},
+    "zero-255": {"mean": (0.0,), "std": (1 / 255,)},
 }
 # settings that stand for others: see `preprocessing_for`
 SHORTHANDS = ("crop_pct", "interpolation", "normalisation")
@@ -50,6 +51,7 @@ class Preprocessing:
         resample: the resizing filter, as Pillow's code.
         centre: how the half of an odd number of pixels is rounded by the crop: to "even" as
             torchvision and timm do, or "down" as transformers does.
+        order: the order of the colour channels, "rgb", or "bgr" as in models of Caffe and OpenCV.
 
     """
 
@@ -63,6 +65,7 @@ class Preprocessing:
     edge: int | None = None
     resample: int = FILTERS["bilinear"]
     centre: Literal["even", "down"] = "even"
+    order: Literal["rgb", "bgr"] = "rgb"
 
     def __post_init__(self) -> None:
         if len(self.size) != 2 or min(self.size) < 1 or max(self.size) > LONGEST_SIDE:
@@ -73,6 +76,8 @@ class Preprocessing:
             raise InputError(
                 f"expected a shorter side from 1 to {LONGEST_SIDE} before the crop, got {self.edge}"
             )
+        if self.order not in ("rgb", "bgr"):
+            raise InputError(f"expected the order rgb or bgr, got {self.order!r}", setting="order")
         if self.channels not in (1, 3):
             raise InputError(f"expected images of 1 or 3 channels, got {self.channels}")
         for name, values in (("mean", self.mean), ("std", self.std)):
@@ -111,8 +116,10 @@ class Preprocessing:
         values = np.array(self._fitted(image), dtype=np.float32)
         if values.ndim == 2:
             values = np.repeat(values[:, :, None], self.channels, axis=2)
+        if self.order == "bgr":
+            values = values[:, :, ::-1]
         gain = np.float32(self.scale) / np.asarray(self.std, dtype=np.float32)
-        values *= gain
+        values = values * gain
         values -= np.divide(self.mean, self.std).astype(np.float32)
         if self.layout == "nchw":
             values = values.transpose(2, 0, 1)
@@ -189,7 +196,8 @@ class Preprocessing:
         wrap = "{}" if len(self.mean) == len(self.std) == 1 else "({})"
         mean = wrap.format(", ".join(f"{value:.4g}" for value in self.mean))
         std = wrap.format(", ".join(f"{value:.4g}" for value in self.std))
-        return f"{fit}, {name}, {scaled}, mean {mean}, std {std}, {self.layout}"
+        order = ", BGR" if self.order == "bgr" else ""
+        return f"{fit}, {name}, {scaled}, mean {mean}, std {std}, {self.layout}{order}"
 
 
 def preprocessing_for(

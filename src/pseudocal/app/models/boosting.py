@@ -38,6 +38,7 @@ XGBOOST_NODES = (
     "split_type",
     "sum_hessian",
 )
+CATBOOST = b"CBM1"  # how the files of CatBoost begin (`catboost.py`)
 NO_PARENT = 2**31 - 1  # of the root
 LARGEST = 2**20  # features or classes
 UNSUPPORTED = "pass the model as module:function"
@@ -48,10 +49,12 @@ def boosting_kind(start: bytes) -> str | None:
 
     >>> boosting_kind(b'{"learner":{"attributes"'), boosting_kind(b"tree\nversion=v4\n")
     ('xgboost', 'lightgbm')
-    >>> boosting_kind(b"{}") is None
-    True
+    >>> boosting_kind(b"CBM1"), boosting_kind(b"{}")
+    ('catboost', None)
     """
     text = start.lstrip()
+    if start.startswith(CATBOOST):
+        return "catboost"
     if text.startswith(b"{") and b"learner" in text[:64]:
         return "xgboost"
     if text.startswith(b"tree") and b"version=" in text[:64]:
@@ -60,7 +63,7 @@ def boosting_kind(start: bytes) -> str | None:
 
 
 @contextmanager
-def _naming(model: str) -> Iterator[None]:
+def naming(model: str) -> Iterator[None]:
     """Name the model in errors; a damaged file may raise anything."""
     try:
         yield
@@ -94,7 +97,7 @@ class XGBoostPredictor:
 def open_xgboost(path: Path, **_: Any) -> OpenModel:
     """Open a classifier that XGBoost's `save_model` wrote."""
     xgboost = require("xgboost", "xgboost")
-    with _naming(f"the XGBoost model {path}"):
+    with naming(f"the XGBoost model {path}"):
         content = path.read_bytes()
         is_text = content.lstrip()[1:].lstrip().startswith(b'"')
         saved = json.loads(content) if is_text else decode_ubjson(content)
@@ -122,57 +125,57 @@ def _check_xgboost(learner: dict[str, Any]) -> int:
         )
     booster = learner["gradient_booster"]
     if booster["name"] == "dart":
-        _require(len(booster["weight_drop"]) == len(booster["gbtree"]["model"]["trees"]))
+        require_sound(len(booster["weight_drop"]) == len(booster["gbtree"]["model"]["trees"]))
         booster = booster["gbtree"]
     if booster["name"] != "gbtree":
         raise InputError(f"is a {booster['name']}, not a model of trees: {UNSUPPORTED}")
     parameters = learner["learner_model_param"]
     groups = max(1, int(parameters["num_class"]))
     features = int(parameters["num_feature"])
-    _require(0 < features < LARGEST and groups < LARGEST)
-    _require(int(parameters.get("num_target", 1)) == 1)
-    _require(parameters["base_score"].count(",") + 1 in (1, groups))
+    require_sound(0 < features < LARGEST and groups < LARGEST)
+    require_sound(int(parameters.get("num_target", 1)) == 1)
+    require_sound(parameters["base_score"].count(",") + 1 in (1, groups))
     if "softmax_multiclass_param" in objective:
-        _require(int(objective["softmax_multiclass_param"]["num_class"]) == groups)
-    _require(len(learner["feature_names"]) in (0, features))
-    _require(len(learner["feature_types"]) in (0, features))
+        require_sound(int(objective["softmax_multiclass_param"]["num_class"]) == groups)
+    require_sound(len(learner["feature_names"]) in (0, features))
+    require_sound(len(learner["feature_types"]) in (0, features))
     model = booster["model"]
     if "c" in learner["feature_types"] or any(model.get("cats", {}).values()):
         raise InputError(f"has categorical features: {UNSUPPORTED}")
     trees = model["trees"]
-    _require(len(model["tree_info"]) == len(trees) > 0)
-    _require(int(model["gbtree_model_param"]["num_trees"]) == len(trees))
-    _require(all(0 <= group < groups for group in model["tree_info"]))
+    require_sound(len(model["tree_info"]) == len(trees) > 0)
+    require_sound(int(model["gbtree_model_param"]["num_trees"]) == len(trees))
+    require_sound(all(0 <= group < groups for group in model["tree_info"]))
     for number, tree in enumerate(trees):
-        _require(tree["id"] == number)
+        require_sound(tree["id"] == number)
         _check_xgboost_tree(tree, features)
     each = groups * int(model["gbtree_model_param"]["num_parallel_tree"])
     starts = list(range(0, len(trees) + 1, max(1, each)))
-    _require(model.get("iteration_indptr", starts) == starts and starts[-1] == len(trees))
+    require_sound(model.get("iteration_indptr", starts) == starts and starts[-1] == len(trees))
     best = int(learner["attributes"].get("best_iteration", -1)) + 1  # of early stopping
-    _require(0 <= best < len(starts))
+    require_sound(0 <= best < len(starts))
     return best
 
 
 def _check_xgboost_tree(tree: dict[str, Any], features: int) -> None:
     if any(tree["split_type"]) or tree["categories"] or tree["categories_nodes"]:
         raise InputError(f"has categorical splits: {UNSUPPORTED}")
-    _require(not tree["categories_segments"] and not tree["categories_sizes"])
+    require_sound(not tree["categories_segments"] and not tree["categories_sizes"])
     parameters = tree["tree_param"]
     nodes = len(tree["left_children"])
-    _require(int(parameters["num_nodes"]) == nodes > 0)
-    _require(int(parameters["num_feature"]) == features)
-    _require(int(parameters["size_leaf_vector"]) <= 1)
-    _require(all(len(tree[name]) == nodes for name in XGBOOST_NODES))
+    require_sound(int(parameters["num_nodes"]) == nodes > 0)
+    require_sound(int(parameters["num_feature"]) == features)
+    require_sound(int(parameters["size_leaf_vector"]) <= 1)
+    require_sound(all(len(tree[name]) == nodes for name in XGBOOST_NODES))
     left = np.array(tree["left_children"], dtype=np.int64)
     right = np.array(tree["right_children"], dtype=np.int64)
     parents = np.array(tree["parents"], dtype=np.int64)
     inner = left != -1
-    _require((right[~inner] == -1).all())
+    require_sound((right[~inner] == -1).all())
     _check_children(np.concatenate([left[inner], right[inner]]), nodes)
     for children in (left, right):
-        _require((parents[children[inner]] == np.flatnonzero(inner)).all())
-    _require(((parents[1:] >= 0) & (parents[1:] < nodes)).all() and parents[0] == NO_PARENT)
+        require_sound((parents[children[inner]] == np.flatnonzero(inner)).all())
+    require_sound(((parents[1:] >= 0) & (parents[1:] < nodes)).all() and parents[0] == NO_PARENT)
     _check_features(np.array(tree["split_indices"])[inner], features)
 
 
@@ -195,7 +198,7 @@ class LightGBMPredictor:
 def open_lightgbm(path: Path, **_: Any) -> OpenModel:
     """Open a classifier that the `save_model` of a LightGBM booster wrote."""
     lightgbm = require("lightgbm", "lightgbm")
-    with _naming(f"the LightGBM model {path}"):
+    with naming(f"the LightGBM model {path}"):
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
         # without the sizes LightGBM splits the text as we do
         lines = [line for line in lines if not line.startswith("tree_sizes=")]
@@ -227,7 +230,7 @@ def _sections(lines: list[str]) -> Iterator[dict[str, str]]:
             yield section
             section = {}
         elif "=" in line:
-            _require(name not in section)
+            require_sound(name not in section)
             section[name] = value
         elif line == "average_output":
             raise InputError(f"is a random forest of LightGBM: {UNSUPPORTED}")
@@ -241,25 +244,25 @@ def _check_lightgbm(header: dict[str, str], trees: list[dict[str, str]]) -> floa
         raise InputError(f"has the objective {objective}, which gives no probabilities of classes")
     features = int(header["max_feature_idx"]) + 1
     groups = int(header["num_tree_per_iteration"])
-    _require(features > 0 and len(header["feature_names"].split()) == features)
-    _require(groups == int(header["num_class"]) > 0)
-    _require((objective == "binary") == (groups == 1))
-    _require(len(trees) > 0 and len(trees) % groups == 0)
+    require_sound(features > 0 and len(header["feature_names"].split()) == features)
+    require_sound(groups == int(header["num_class"]) > 0)
+    require_sound((objective == "binary") == (groups == 1))
+    require_sound(len(trees) > 0 and len(trees) % groups == 0)
     for tree in trees:
         if int(tree.get("num_cat", 0)) or int(tree.get("is_linear", 0)):
             raise InputError(f"splits categories or has linear leaves: {UNSUPPORTED}")
         leaves = int(tree["num_leaves"])
-        _require(leaves > 0 and len(_numbers(tree, "leaf_value", float)) == leaves)
+        require_sound(leaves > 0 and len(_numbers(tree, "leaf_value", float)) == leaves)
         if leaves == 1:
             continue
         children = np.concatenate([_numbers(tree, "left_child"), _numbers(tree, "right_child")])
         split = _numbers(tree, "split_feature")
-        _require(len(split) == leaves - 1 and len(children) == 2 * (leaves - 1))
-        _require(len(_numbers(tree, "left_child")) == leaves - 1)
+        require_sound(len(split) == leaves - 1 and len(children) == 2 * (leaves - 1))
+        require_sound(len(_numbers(tree, "left_child")) == leaves - 1)
         _check_children(children[children >= 0], leaves - 1)
-        _require((~children[children < 0] < leaves).all())
+        require_sound((~children[children < 0] < leaves).all())
         _check_features(split, features)
-        _require(not (_numbers(tree, "decision_type") & 1).any())  # 1 stands for categories
+        require_sound(not (_numbers(tree, "decision_type") & 1).any())  # 1 stands for categories
     scales = [float(each.partition(":")[2]) for each in settings if each.startswith("sigmoid:")]
     return scales[0] if scales else 1.0
 
@@ -271,7 +274,8 @@ def _numbers(tree: dict[str, str], name: str, kind: type = int) -> NDArray[Any]:
 # ------------------------------------------------------------------------------ trees
 
 
-def _require(condition: Any) -> None:
+def require_sound(condition: Any) -> None:
+    """Refuse trees that do not fulfil a condition."""
     if not condition:
         raise InputError("cannot be read: its trees are damaged")
 
@@ -281,9 +285,9 @@ def _check_children(children: NDArray[Any], nodes: int) -> None:
 
     Node 0 is the root.
     """
-    _require(((children > 0) & (children < nodes)).all())
-    _require(len(np.unique(children)) == len(children))
+    require_sound(((children > 0) & (children < nodes)).all())
+    require_sound(len(np.unique(children)) == len(children))
 
 
 def _check_features(split: NDArray[Any], features: int) -> None:
-    _require(((split >= 0) & (split < features)).all())
+    require_sound(((split >= 0) & (split < features)).all())

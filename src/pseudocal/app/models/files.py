@@ -22,6 +22,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pseudocal.app.models.boosting import boosting_kind, open_lightgbm, open_xgboost
+from pseudocal.app.models.catboost import open_catboost
 from pseudocal.app.models.hugging_face import is_hub_name, no_such_model, open_hugging_face
 from pseudocal.app.models.model import (
     SECOND_ONLY,
@@ -47,7 +48,7 @@ from pseudocal.predictors import Deferred, as_predictor
 from pseudocal.predictors.classifier import floored
 from pseudocal.skipped import one_line
 
-MODEL_FORMATS = "a file of ONNX, torch.export, TorchScript, skops, XGBoost or LightGBM"
+MODEL_FORMATS = "a file of ONNX, torch.export, TorchScript, skops, XGBoost, LightGBM or CatBoost"
 PICKLE_REFUSED = (
     "a pickle, which runs whatever code its author put into it when it is loaded, and is never "
     "opened here: save a torch model as ONNX (torch.onnx.export), a scikit-learn model with "
@@ -56,7 +57,7 @@ PICKLE_REFUSED = (
 # formats that can run code or write files
 CAN_RUN_CODE = {"pt2": "a torch.export file", "torchscript": "a TorchScript file"}
 # kinds whose files cannot hold a temperature
-NOT_EXPORTED = frozenset({"callable", "lightgbm", "sklearn", "xgboost"})
+NOT_EXPORTED = frozenset({"callable", "catboost", "lightgbm", "sklearn", "xgboost"})
 PICKLE_SUFFIXES = (".joblib", ".pickle", ".pkl", ".pth")
 TENSOR_SUFFIXES = (".bin", ".pt", ".pth", ".safetensors", ".tar")
 CODE = re.compile(r"[\w.]+:[\w.]+")  # module:function
@@ -308,6 +309,7 @@ def _made_once(model: Any, name: str) -> Any:
 
 OPENERS: dict[str, Callable[..., OpenModel]] = {
     "callable": open_function,
+    "catboost": open_catboost,
     "huggingface": open_hugging_face,
     "lightgbm": open_lightgbm,
     "onnx": open_onnx,

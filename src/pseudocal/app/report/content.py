@@ -295,7 +295,7 @@ def usage_of(
     how = "logits"
     if unchanged:
         how = "unchanged"
-    elif model.files or model.kind in ("lightgbm", "sklearn", "xgboost"):
+    elif model.files or model.kind in ("catboost", "lightgbm", "sklearn", "xgboost"):
         how = model.recipe
     template = templates()["usage.txt"]
     code: str = template.render(how=how, model=model, temperature=temperature, segments=segments)

@@ -9,6 +9,7 @@ from pathlib import Path, PurePath
 
 from pseudocal.app.report.record import Fit, Report, Threshold
 from pseudocal.app.report.wording import (
+    PREPROCESSING_ASSUMED,
     QUESTIONS,
     Essential,
     Fact,
@@ -212,7 +213,7 @@ def _assumed(report: Report) -> Essential:
 def _risk(report: Report) -> Essential | Fact:
     """The first caution or, if there is none, what the method cannot see."""
     for fact in report.facts:
-        if fact.level == "caution" and fact.code != "preprocessing_assumed":
+        if fact.level == "caution" and fact.code != PREPROCESSING_ASSUMED:
             return fact
     if report.labels is not None:
         return Essential("risk_labels", {"labels": report.labels.labels})
@@ -301,7 +302,7 @@ def _inputs(report: Report) -> Iterator[Fact]:
     if data.assumed:
         assumed = ", ".join(data.assumed)
         values: Values = {"assumed": assumed, "preparation": data.preparation}
-        yield Fact("caution", "preprocessing_assumed", values)
+        yield Fact("caution", PREPROCESSING_ASSUMED, values)
     if data.unreadable:
         values = {"n": len(data.unreadable), "inputs": data.inputs}
         yield Fact("note", "unreadable", values)

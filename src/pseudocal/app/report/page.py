@@ -94,6 +94,7 @@ def templates() -> dict[str, Any]:
     environment.globals |= {
         "frame": figures.FRAME,
         "metric_titles": wording.METRIC_TITLES,
+        "preprocessing_assumed": wording.PREPROCESSING_ASSUMED,
         "quarters": figures.QUARTERS,
     }
     return {name: environment.get_template(name) for name in environment.list_templates()}

@@ -153,6 +153,7 @@ class Recommendation:
 
 MOVES = "the mean confidence from {before:confidence} to {after:confidence}"
 
+PREPROCESSING_ASSUMED = "preprocessing_assumed"  # stands above the verdict
 QUESTIONS = ("What changes", "What to trust", "What was assumed", "What could be wrong")
 SAME = "New inputs are like these. "
 
@@ -244,7 +245,7 @@ FACTS: dict[str, str] = {
     ),
     "cannot_tell": 'Labelled "cannot tell" and skipped: {n:count}.',
     "few_labels": "There are too few labels to measure the calibration error itself.",
-    "preprocessing_assumed": (
+    PREPROCESSING_ASSUMED: (
         "Preprocessing was not specified; assumed: {assumed} ({preparation}). If training "
         "differed, accuracy and every number here are off."
     ),
