@@ -4,7 +4,7 @@
 
 writes docs/images/*.svg and docs/images/digits.json. The example is built in: two small networks
 trained on scikit-learn's digits and used on noisy ones. The curve of labels is drawn from
-docs/evaluation/results/development-ece-by-labels.csv (`benchmarks/labels_curve.py`).
+docs/evaluation/results/held_out-ece-by-labels.csv (`benchmarks/labels_curve.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pseudocal.calibrators import Calibration
 from pseudocal.metrics import Outcomes, ece
 
 DOCS = Path(__file__).parents[1] / "docs"
-CURVE = DOCS / "evaluation" / "results" / "development-ece-by-labels.csv"
+CURVE = DOCS / "evaluation" / "results" / "held_out-ece-by-labels.csv"
 NOISE = 0.4
 LAM = 0.65
 WIDTH = 390
@@ -322,18 +322,18 @@ def draw_curve(path: Path) -> None:
     for x, row in zip(places, rows, strict=True):
         parts.append(text(x, top + height + 18, row["labels"], anchor="middle", kind="small"))
     lines = {
-        "none": ("no calibration", "line red-line", "red", -8),
-        "one model": ("one model", "line orange-line", "orange", -6),
-        "two models": ("two models", "line blue-line", "blue", 60),
-        "oracle": ("oracle", "line green-line", "green", 18),
+        "none": ("no calibration", "red", (0.05, 0.82)),
+        "one model": ("one model", "orange", (0.5, 0.82)),
+        "two models": ("two models", "blue", (0.05, 0.93)),
+        "oracle": ("oracle", "green", (0.5, 0.93)),
     }
-    for column, (name, kind, colour, shift) in lines.items():
-        points = [(float(x), at(row[column])) for x, row in zip(places, rows, strict=True)]
-        parts.append(line(points, kind))
-        place = {"one model": 1, "two models": 0, "oracle": 4, "none": 4}[column]
-        x, y = points[place]
-        anchor = "start" if place < 2 else "middle"
-        parts.append(text(x + 4, y + shift, name, anchor=anchor, kind=f"bold {colour}"))
+    for column, (name, colour, (x, y)) in lines.items():
+        points = [(float(at_x), at(row[column])) for at_x, row in zip(places, rows, strict=True)]
+        parts.append(line(points, f"line {colour}-line"))
+        key = left + width * x
+        level = top + height * y
+        parts.append(line([(key, level - 5), (key + 22, level - 5)], f"line {colour}-line"))
+        parts.append(text(key + 28, level, name, kind=f"bold {colour}"))
     middle = left + width / 2
     parts.append(text(middle, top + height + 38, "number of labels", anchor="middle"))
     parts.append(text(left + 4, top - 3, "ECE, percent", kind="small"))
