@@ -1,4 +1,4 @@
-"""The images of the how-to pages: an annotated report, and a monitor over two weeks.
+"""The images of the how-to pages: an annotated report, and a monitor over 13 days.
 
     python benchmarks/howto_pictures.py docs/images
 
@@ -32,7 +32,7 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu"]
 WIDTH = 400  # of the page in the image: its text is legible on a phone
 MARGIN = 30  # for the numbers beside it
 PREPARED = ("--resize", "stretch", "--preprocess", "zero-one", "--classes", "classes.txt")
-NOISE = (*[0.05] * 7, 0.1, 0.15, 0.2, 0.3, *[0.4] * 3)  # of each day
+NOISE = (*[0.05] * 7, 0.1, 0.15, 0.2, 0.3, *[0.4] * 2)  # of each day
 # what the numbers of the report stand beside
 NUMBERED = (
     ".recommendation .headline",
