@@ -156,7 +156,7 @@ def write_reviews(truth: dict[str, str]) -> None:
     texts, moods = draw_reviews(600, ("film", "plot", "cast", "ending"), 0.55, rng)
     model = make_pipeline(TfidfVectorizer(), LogisticRegression(C=100)).fit(texts, moods)
     skops.io.dump(model, "sentiment.skops")
-    texts, moods = draw_reviews(500, ("soup", "waiter", "table", "wine"), 0.4, rng)
+    texts, moods = draw_reviews(500, ("soup", "waiter", "table", "wine"), 0.3, rng)
     names = [f"review-{i:03d}" for i in range(len(texts))]
     truth.update(zip(names, moods, strict=True))
     write_table(Path("reviews.csv"), ["file", "text"], zip(names, texts, strict=True))
