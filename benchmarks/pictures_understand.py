@@ -4,7 +4,7 @@
 
 writes docs/images/*.svg and docs/images/digits.json. The example is built in: two small networks
 trained on scikit-learn's digits and used on noisy ones. The curve of labels is drawn from
-docs/evaluation/results/development-ece-by-labels.csv (`benchmarks/labels_curve.py`).
+docs/evaluation/results/held_out-ece-by-labels.csv (`benchmarks/labels_curve.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pseudocal.calibrators import Calibration
 from pseudocal.metrics import Outcomes, ece
 
 DOCS = Path(__file__).parents[1] / "docs"
-CURVE = DOCS / "evaluation" / "results" / "development-ece-by-labels.csv"
+CURVE = DOCS / "evaluation" / "results" / "held_out-ece-by-labels.csv"
 NOISE = 0.4
 LAM = 0.65
 WIDTH = 390

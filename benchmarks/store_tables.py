@@ -4,7 +4,8 @@
     python benchmarks/store_tables.py printed.md docs/evaluation/results/held_out
 
 writes held_out-the-estimate.csv and so on: each file is named after the heading above its table.
-A single table is written to held_out.csv, tables without headings to held_out-1.csv and so on.
+A second table under one heading gets a number as well. A single table without a heading is written
+to held_out.csv, several to held_out-1.csv and so on.
 `tests/test_numbers.py` compares the pages of the docs with these files.
 """
 
@@ -66,6 +67,8 @@ def main() -> None:
         path = args.out.with_name(f"{args.out.name}-{name}.csv")
         if len(tables) == 1 and not heading:
             path = args.out.with_name(f"{args.out.name}.csv")
+        if heading and heading in [before for before, _ in tables[: number - 1]]:
+            path = path.with_stem(f"{path.stem}-{number}")
         with path.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows(rows)
         print(path)

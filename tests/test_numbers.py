@@ -7,8 +7,8 @@ A page marks a number with a comment, which is invisible in HTML. The path is re
 
 A JSON key is a path of names with dots (a number picks an item of a list). A CSV key is the first
 cell of a row (or the first ones: `digits; 50`), a dot, and the name of a column; of a cell like
-`18.1 (+3.0)` the first number counts. The key `lines` of a .jsonl file is its number of lines. `x100`
-turns a stored fraction into percent. The stored value must round to the number as printed.
+`18.1 (+3.0)` the first number counts. `x100` turns a stored fraction into percent. The stored
+value must round to the number as printed.
 
 A mark must not begin a line: Markdown would end the paragraph there.
 
@@ -25,7 +25,10 @@ from __future__ import annotations
 import csv
 import json
 import re
+import subprocess
+import sys
 from decimal import Decimal, InvalidOperation
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -67,15 +70,17 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def names_of(row: dict[str, str]) -> list[str]:
+    """The first cell of a row, the first two, and so on: `digits`, `digits; 50`, ..."""
+    return list(accumulate(row.values(), "{}; {}".format))
+
+
 def stored_value(path: Path, key: str) -> Any:
     if path.suffix == ".csv":
         name, _, column = key.rpartition(".")
-        first = name.split("; ")
-        rows = [row for row in rows_of(path) if list(row.values())[: len(first)] == first]
+        rows = [row for row in rows_of(path) if name in names_of(row)]
         assert len(rows) == 1, f"{len(rows)} rows of {path.name} begin with {name!r}"
         return rows[0][column].split(" ")[0]
-    if path.suffix == ".jsonl":
-        return len(path.read_text(encoding="utf-8").splitlines())
     value = json.loads(path.read_text(encoding="utf-8"))
     for part in key.split("."):
         value = value[int(part)] if isinstance(value, list) else value[part]
@@ -129,3 +134,12 @@ def test_a_wrong_number_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     table = "<!-- table: a.csv -->\n\n| set | n | ece |\n|---|---|---|\n| demo | {} | {} |\n"
     assert wrong_rows(table.format("1,200", "7.4")) == []
     assert wrong_rows(table.format("1,200", "7.5")) == ["a.csv has no row like demo | 1,200 | 7.5"]
+
+
+def test_printed_tables_become_files(tmp_path: Path) -> None:
+    printed = tmp_path / "printed.md"
+    printed.write_text("## The estimate\n\n| a | b | b |\n|---|---|---|\n| x | 1 | 2 |\n\n| c |\n")
+    script = ROOT / "benchmarks" / "store_tables.py"
+    subprocess.run([sys.executable, script, printed, tmp_path / "out"], check=True)
+    assert rows_of(tmp_path / "out-the-estimate.csv") == [{"a": "x", "b": "1", "b 2": "2"}]
+    assert (tmp_path / "out-the-estimate-2.csv").read_text() == "c\n"
