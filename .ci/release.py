@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -155,10 +156,17 @@ assert alone.temperature == together.temperature
 AUGMENT = """
 import pseudocal.lab.augmentation
 """
+README = "\n".join(
+    re.findall(
+        r"^```python\n(.*?)^```",
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+)
 USES = {
     "": LIBRARY,
     "torch": TORCH,
-    "sklearn": SKLEARN,
+    "sklearn": SKLEARN + README,
     "xgboost": BOOSTED.format(
         module="xgboost", data="DMatrix", objective="multi:softprob", verbosity=0, file="m.json"
     ),

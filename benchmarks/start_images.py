@@ -46,11 +46,13 @@ text { fill: currentColor; }
 """
 
 
-def svg(width: int, height: int, title: str, body: list[str], *, extra: str = "") -> str:
-    """An SVG image with our colours."""
+def svg(
+    width: int, height: int, title: str, body: list[str], *, scale: float = 1, extra: str = ""
+) -> str:
+    """An SVG image with our colours; `scale` is its size on a large screen."""
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" role="img" font-family="{FONT}">'
+        f'width="{scale * width:.0f}" height="{scale * height:.0f}" role="img" font-family="{FONT}">'
     )
     lines = [head, f"<title>{escape(title)}</title>", f"<style>{STYLE}{extra}</style>", *body]
     return "\n".join([*lines, "</svg>"]) + "\n"
@@ -98,7 +100,7 @@ def hero() -> str:
     for name, left in [("before", 0), ("50 labels", 380)]:
         heading = "*Before" if name == "before" else "*After 50 labels"
         body += diagram(case[name], heading, left)
-    return svg(760, 500, "Reliability diagrams before and after calibration", body)
+    return svg(760, 500, "Reliability diagrams before and after calibration", body, scale=0.75)
 
 
 def diagram(outcomes: Outcomes, heading: str, left: int, *, size: int = 300) -> list[str]:
@@ -161,21 +163,19 @@ def rectangle(
 # ------------------------------------------------------------------------------ which setup
 
 
-def stored(file: str, key: tuple[str, ...], column: str) -> str:
-    """A figure of the evaluation."""
+def stored(file: str, first: str, column: str) -> str:
+    """A figure of the evaluation: the file, the first cell of the row, the column."""
     with (RESULTS / file).open(encoding="utf-8", newline="") as lines:
         for row in csv.DictReader(lines):
-            if tuple(row.values())[: len(key)] == key:
+            if next(iter(row.values())) == first:
                 return row[column]
-    raise KeyError((file, key))
+    raise KeyError(first)
 
 
 def choose() -> str:
     """Questions on the left; "yes" leads to the right, "no" further down."""
-    exported = stored(
-        "held_out-what-is-exported-without-labels.csv", ("mean of families",), "ratio"
-    )
-    fifty = stored("held_out-with-labels.csv", ("mean ratio", "50"), "two models").rstrip("x")
+    exported = stored("held_out-ratio-by-labels.csv", "0", "two models")
+    fifty = stored("held_out-ratio-by-labels.csv", "50", "two models")
     steps = [
         (
             ["*Labels of the", "*new data?", "some hundreds"],
@@ -217,7 +217,7 @@ def choose() -> str:
         top += height + gap
     last = ["*One model alone", "T from mixup samples; caution at best"]
     body += boxed(10, top, 590, 84, last, "box", size=21)
-    return svg(610, top + 100, "Which setup fits what you have", body)
+    return svg(610, top + 100, "Which setup fits what you have", body, scale=0.8)
 
 
 def boxed(

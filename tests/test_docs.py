@@ -111,6 +111,8 @@ def test_the_readme_is_short() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
     assert len(shown.split()) <= 600
+    first_block = code_in(ROOT / "README.md")[0]
+    assert len([line for line in first_block.splitlines() if line]) == 12
 
 
 def test_docstrings_list_every_argument() -> None:
