@@ -5,7 +5,7 @@ About ten seconds of CPU time.
     python benchmarks/gallery.py docs/howto/gallery
 
 1. `digits`: a table of handwritten digits with noise, two networks, ground truth to compare with.
-2. `answers`: the same digits as images, one network, and fifty labels as a person would give them.
+2. `labels`: the same digits as images, one network, and fifty labels as a person would give them.
 3. `tumours`: two classes, two networks that are nearly always right; ground truth to compare with.
 
 The ground truth never reaches a calibration. `make docs` runs this.
@@ -64,7 +64,7 @@ def digits() -> Path:
     return calibrate("gallery:first", "noisy_digits.npy", "out", **given).out
 
 
-def answers() -> Path:
+def labels() -> Path:
     """Digits as images, one network, and fifty labels."""
     x, y = load_digits(return_X_y=True)
     first = network(x[:900], y[:900], 0)
@@ -125,7 +125,7 @@ def main() -> None:
     out = parser.parse_args().out.absolute()
     out.mkdir(parents=True, exist_ok=True)
     sys.modules[MODELS.__name__] = MODELS
-    for make in (digits, answers, tumours):
+    for make in (digits, labels, tumours):
         with TemporaryDirectory() as name, chdir(name):
             shutil.copy(make() / "report.html", out / f"{make.__name__}.html")
         print(out / f"{make.__name__}.html")

@@ -42,7 +42,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True)
-    drawing = commands.add_parser("image_file", help="draw the image of the docs")
+    drawing = commands.add_parser("image", help="draw the image of the docs")
     drawing.add_argument("png", type=Path)
     drawing.set_defaults(run=draw_page)
     commands.add_parser("load", help="measure how long a large page takes to load").set_defaults(

@@ -1,4 +1,4 @@
-"""Pages that run as pasted print what they show: README, quickstart, comparison, the notebook."""
+"""Pages that run as pasted print what they show: README, quickstart, how-to pages, the notebook."""
 
 from __future__ import annotations
 
@@ -27,9 +27,17 @@ def script(name: str) -> Any:
 RUNNER = script("run_pages")
 
 
-@pytest.mark.parametrize("page", RUNNER.PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.slow) if page.parent == RUNNER.HOWTO else page
+        for page in RUNNER.PAGES
+    ],
+    ids=lambda page: page.name,
+)
+@pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
 def test_a_page_prints_what_it_shows(page: Path) -> None:
-    for package in ("sklearn", "onnxruntime", "typer"):
+    for package in ("sklearn", "onnxruntime", "typer", "skops", "xgboost", "lightgbm"):
         pytest.importorskip(package)
     with RUNNER.empty_folder():
         outputs = list(RUNNER.outputs_of(page))

@@ -20,19 +20,31 @@ ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # their commands use what the page itself has made: tests/test_pages.py runs them
 RUN_AS_PASTED = [ROOT / "docs" / "quickstart.md"]
+RUN_AS_PASTED += [
+    ROOT / "docs" / "howto" / f"{name}.md"
+    for name in (
+        "images",
+        "text",
+        "language_models",
+        "segmentation",
+        "label",
+        "thresholds",
+        "deploy",
+        "watch",
+    )
+]
 # what a command begins with: what it needs, and which test does the same on a small scale
 ELSEWHERE = {
     "pip install": "installs this package: .ci/run",
     "make ": "sets up and tests this project: .ci/run",
+    "python howto_files.py": "makes the files of the how-to pages: tests/test_pages.py",
     "python benchmarks/": "minutes: each page says what came out",
     "pseudocal demo": "minutes: tests/app/cli/test_demo.py",
-    "pseudocal train emoji": "minutes: tests/app/cli/test_train.py",
     "pseudocal bench run": "minutes or the paper's data: tests/lab/bench/test_command.py",
     "pseudocal bench table": "the results of a run: tests/lab/bench/test_command.py",
     "pseudocal bench figures": "the results of a run: tests/lab/bench/test_command.py",
     "pseudocal bench export": "the results of a run: tests/lab/bench/test_bank.py",
     "pseudocal bench compare": "saved features: tests/lab/bench/test_saved_outputs.py",
-    "pseudocal calibrate models:first": "the networks of the demo: tests/app/cli/test_demo.py",
     "pseudocal calibrate sentiment/": "a Hugging Face model: tests/app/cli/test_texts.py",
     "pseudocal calibrate birds.onnx": "a CLIP: tests/app/cli/test_zero_shot.py",
     "pseudocal calibrate segformer/": "a Hugging Face model: tests/app/cli/test_segment.py",
@@ -43,10 +55,9 @@ ELSEWHERE = {
     "pseudocal calibrate xgboost.ubj": "a model of tables: tests/app/cli/test_tables_page.py",
     "pseudocal calibrate lightgbm.txt": "a model of tables: tests/app/cli/test_tables_page.py",
     "pseudocal calibrate pipeline.skops": "a model of tables: tests/app/cli/test_tables_page.py",
+    "pseudocal label histogram/": "a model of tables: tests/app/cli/test_tables_page.py",
+    "pseudocal refine histogram/": "a model of tables: tests/app/cli/test_tables_page.py",
     "pseudocal label pipeline/": "a model of tables: tests/app/cli/test_tables_page.py",
-    "pseudocal refine pipeline/": "a model of tables: tests/app/cli/test_tables_page.py",
-    "pseudocal label calibrated/ --for-threshold": "more inputs: tests/app/cli/test_thresholds.py",
-    "pseudocal threshold calibrated/": "more inputs: tests/app/cli/test_thresholds.py",
     "pseudocal calibrate model.onnx s3://": "a cluster and a bucket: tests/app/cli/test_ray.py",
     "pseudocal calibrate model.onnx shards/": "a cluster: tests/app/cli/test_ray.py",
 }

@@ -82,6 +82,8 @@ def test_the_four_commands_of_the_page(pseudocal, logprobs, truth, tmp_path, mon
     assert commands is not None
     outputs = {}
     for line in commands[1].splitlines():
+        if not line.startswith("$ pseudocal "):
+            continue
         words = shlex.split(line.removeprefix("$ "))
         if words[1] == "refine":
             label_as_a_person(Path("choices"), dict(answers[1:]))
