@@ -79,7 +79,7 @@ test-library:
 	$(call TEST_LIBRARY,$(LIBRARY)/$(SCRIPTS))
 
 docs: setup
-	$(BIN)/python benchmarks/gallery.py docs/gallery
+	$(BIN)/python benchmarks/gallery.py docs/howto/gallery
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The docs are in site/index.html"
 
@@ -103,4 +103,4 @@ release:
 	$(PYTHON) .ci/release.py
 
 clean:
-	rm -rf $(VENV) $(CORE) $(LIBRARY) site docs/gallery demo-output .coverage .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(CORE) $(LIBRARY) site docs/howto/gallery demo-output .coverage .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

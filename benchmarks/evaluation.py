@@ -1,4 +1,4 @@
-"""The tables of docs/evaluation.md, by one command.
+"""The tables of docs/evaluation/index.md, by one command.
 
     python benchmarks/trust_bank.py --data FOLDER --out runs/bank             train the models once
     python benchmarks/evaluation.py --data FOLDER --bank runs/bank      development families

@@ -2,7 +2,7 @@
 
 About ten seconds of CPU time.
 
-    python benchmarks/gallery.py docs/gallery
+    python benchmarks/gallery.py docs/howto/gallery
 
 1. `digits`: a table of handwritten digits with noise, two networks, ground truth to compare with.
 2. `answers`: the same digits as images, one network, and fifty labels as a person would give them.

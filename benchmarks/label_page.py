@@ -1,6 +1,6 @@
 """The page that asks a person: an image of it for the docs, and how long a large one takes to load.
 
-    python benchmarks/label_page.py image docs/label.png
+    python benchmarks/label_page.py image docs/howto/label.png
     python benchmarks/label_page.py load
 
 Both need chromium on the PATH and the package playwright. The image shows Noto's emoji, which are

@@ -1,4 +1,4 @@
-"""Write docs/results.md, its figures and the README's table from the runs of the built-in suites.
+"""Write docs/paper/results.md, its figures and the README's table from the runs of the built-in suites.
 
     python benchmarks/results.py --out runs/bench              # runs missing tasks first
     python benchmarks/results.py --out runs/bench --no-run
@@ -68,7 +68,7 @@ IN_README = (
 )
 MARK = "<!-- results -->"
 STORY = "<!-- regime -->"
-PAGE = HERE / "docs" / "results.md"
+PAGE = HERE / "docs" / "paper" / "results.md"
 SUMMARY = "## Summary"
 
 
@@ -299,7 +299,7 @@ def _explained(task: Task, store: Store) -> list[float]:
 
 def figures(suite: Suite, store: Store) -> list[str]:
     """Draw the chosen figures beside the page."""
-    folder = HERE / "docs" / "results"
+    folder = HERE / "docs" / "paper" / "results"
     wanted = FIGURES.get(suite.name, ())
     lines = []
     for path in draw_figures(suite, store, folder) if wanted else ():
@@ -569,7 +569,7 @@ def regimes(sections: dict[str, dict[str, PageTable]]) -> str:
         counts.append(f"in `{name}` on {_wins(found, RELEASED)}")
     text = ", ".join(counts)
     lines.append(
-        f"{text[0].upper()}{text[1:]}: [why these disagree](docs/results.md#pseudocal-and-transcal)."
+        f"{text[0].upper()}{text[1:]}: [why these disagree](docs/paper/results.md#pseudocal-and-transcal)."
     )
     return "\n".join(lines)
 

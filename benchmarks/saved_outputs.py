@@ -2,7 +2,7 @@
 
     python benchmarks/saved_outputs.py FOLDER
 
-The folder has the files that docs/trust_test.md names. A case is an ordered pair of models on one
+The folder has the files that docs/evaluation/trust.md names. A case is an ordered pair of models on one
 set of inputs. Six families, left out in turn: the ends of the 90% interval are chosen on the other
 five, weighted equally, and tested on the sixth.
 

@@ -492,7 +492,7 @@ def table_model(folder: str) -> None:
 def extrapolated(
     workers: int, fraction: float, driver: float, rows: float = 5e8, rate: float = 1000.0
 ) -> list[str]:
-    """The model of docs/scaling.md: whoever is busier, the workers or the driver, sets the time."""
+    """The model of docs/howto/cluster.md: whoever is busier, the workers or the driver, sets the time."""
     blocks = rows / 2048
     work, driven = rows * fraction / rate / workers, blocks * driver
     rounds = math.ceil(6 / workers)  # blocks that a tolerance of 0.01 took, see above

@@ -14,7 +14,7 @@ models said is kept in the third folder, so a run that was stopped goes on.
 
 The rule of decision, written down before any table was printed. A place to mix ships for a number
 of classes if all of this holds for each kind of model (a head on a frozen encoder, a careful one, a
-tuned one), which is how docs/trust.md tests. (The careful head was added after the first look, at
+tuned one), which is how docs/understand/trust.md tests. (The careful head was added after the first look, at
 the heads of three classes: all were far too sure.)
 
 1. Its temperature is better than none: a lower mean ECE over the 12 tasks, p < 0.05 (Wilcoxon), and

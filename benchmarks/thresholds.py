@@ -1,7 +1,7 @@
 """Thresholds of confidence on development families: how often the promise is broken.
 
     python benchmarks/thresholds.py prepare --data FOLDER    train, and keep the logits (minutes)
-    python benchmarks/thresholds.py table                    the tables of docs/thresholds.md
+    python benchmarks/thresholds.py table                    the tables of docs/howto/thresholds.md
     python benchmarks/thresholds.py tail --draws 2           a second parameter beside T
     python benchmarks/thresholds.py held-out                 once, logged: held-out tasks of trust.py
 

@@ -1,6 +1,6 @@
 """The monitor of the gallery: gas sensors that drift over two and a half years.
 
-    python benchmarks/watch_gas.py --data ../shared/data docs/watch_gas.html
+    python benchmarks/watch_gas.py --data ../shared/data docs/howto/watch_gas.html
 
 A logistic regression and a network, the pair of `watch.py`, are trained on half of batches 1 and 2 of
 the gas sensor array drift data (UCI, 128 features, six gases). The other half is the baseline;

@@ -17,7 +17,7 @@ LISTED = [
 
 
 def reference() -> list[str]:
-    text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
     return re.findall(r"^::: (\S+)$", text, re.MULTILINE)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "pseudocal"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def code_in(page: Path) -> list[str]:
@@ -34,7 +34,7 @@ def ci_module(name: str) -> Any:
 
 
 def architecture() -> str:
-    return (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    return (ROOT / "docs" / "project" / "architecture.md").read_text(encoding="utf-8")
 
 
 def test_every_file_that_the_architecture_names_is_there() -> None:
@@ -68,7 +68,7 @@ def test_every_type_that_the_architecture_names_is_defined() -> None:
     ] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_what_a_page_imports_is_there(page: Path) -> None:
     for module, names in re.findall(
         r"^from (pseudocal[\w.]*) import ([\w, ]+)$", "".join(code_in(page)), re.MULTILINE
@@ -79,7 +79,7 @@ def test_what_a_page_imports_is_there(page: Path) -> None:
         assert [name for name in names.split(", ") if not hasattr(there, name)] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_what_a_page_shows_is_python(page: Path) -> None:
     for code in code_in(page):
         compile(code, page.name, "exec")
@@ -93,7 +93,10 @@ def test_what_the_readme_and_the_page_on_python_show_runs(
     names: dict[str, Any] = {"model": lambda x: 8 * x, "target": target, "logits": 8 * target}
     exec(code_in(ROOT / "README.md")[0], names)
     fitted, names["PseudoCal"] = names["calibration"].temperature, None
-    exec(code_in(ROOT / "docs" / "python.md")[1].replace("seed=1", "seed=0"), names)
+    exec(
+        code_in(ROOT / "docs" / "reference" / "application.md")[1].replace("seed=1", "seed=0"),
+        names,
+    )
     assert names["calibration"].temperature == fitted
     assert names["probabilities"].shape == target.shape
 
@@ -105,7 +108,7 @@ def test_the_page_on_python_lists_every_argument() -> None:
     from pseudocal.app import Job, Result
     from pseudocal.calibrators import Step
 
-    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "application.md").read_text(encoding="utf-8")
     for record in (Job, Result, Step):
         assert [field.name for field in fields(record) if f"| `{field.name}` |" not in text] == []
 

@@ -65,7 +65,7 @@ def test_templates_and_docs() -> None:
         *SRC.rglob("*.html"),
         *SRC.rglob("*.js"),
         ROOT / "README.md",
-        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
     ]
     for path in sorted(pages):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):

@@ -27,7 +27,7 @@ independent. The proof has two parts of alpha / 2 each.
 The bets do not depend on the class, so only the mean residual matters. If merely the frequencies of
 the predicted classes change, f(c) absorbs what that does to the uncertainty, up to its own error, and
 the margin absorbs the rest. For the disagreement f(c) is one number: a value for each class would
-also absorb errors that look like other class frequencies. This part is measured (docs/watch.md), not
+also absorb errors that look like other class frequencies. This part is measured (docs/howto/watch.md), not
 proven.
 
 For one bet the products of all starts share their later factors, so their weighted sum is one

@@ -13,11 +13,11 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @pytest.mark.parametrize("table", [comparison_table, needs_table])
 def test_tables_are_up_to_date(table):
-    assert table() in (DOCS / "calibrators.md").read_text(encoding="utf-8")
+    assert table() in (DOCS / "paper" / "calibrators.md").read_text(encoding="utf-8")
 
 
 def test_the_other_calibrators_of_segmentation_run_as_they_stand():
-    text = (DOCS / "segmentation.md").read_text(encoding="utf-8")
+    text = (DOCS / "howto" / "segmentation.md").read_text(encoding="utf-8")
     code = text.partition("### Other calibrators")[2].split("```python\n")[1].split("```")[0]
     z = 2 * np.random.default_rng(0).normal(size=(6, 3, 4, 4))
     batches = [(z, np.random.default_rng(1).integers(0, 3, size=(6, 4, 4)))]

@@ -1,7 +1,7 @@
 """New data of a monitor: batches with identities, and the models of the baseline that predict them.
 
 A monitor names its models in a file. They are opened if this user wrote the file on this machine, or
-with consent; code in model files needs consent each time (docs/security.md).
+with consent; code in model files needs consent each time (docs/reference/security.md).
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from pseudocal.passes import block_starts
 # how labels were drawn, as a labels file says it
 FOR_THRESHOLD = re.compile(r"threshold ([0-9.e-]+)% at T=([0-9.e+-]+)")
 DRAW_SEED = 0
-# of the models with an estimate at 5%, on development families: docs/thresholds.md
+# of the models with an estimate at 5%, on development families: docs/howto/thresholds.md
 ESTIMATES_BROKEN = 0.5
 
 

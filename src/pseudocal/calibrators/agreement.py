@@ -37,7 +37,7 @@ LEAN = 0.2
 # how much of kappa (1 - kappa) is taken off for a surrogate; chosen on the development tasks too
 SURROGATE_BIAS = 0.15
 # a surrogate beside second models counts if its estimate differs by more than this: elsewhere it adds
-# nothing (development families, `docs/evaluation.md`)
+# nothing (development families, `docs/evaluation/index.md`)
 DIFFERENT = 0.2
 # of the first model's own mean confidence in the estimate; chosen on the development families
 OWN_WEIGHT = 0.15

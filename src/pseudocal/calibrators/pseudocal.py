@@ -223,7 +223,7 @@ class PseudoCal:
 
         The temperature from m mixup samples varies by about 1 / sqrt(m) with the partners that were
         drawn: by 6% to 12% for 150 inputs that are mixed once. Mixing them more often, up to 1,000
-        mixup samples, reduces this to 2% to 4% (`docs/method.md`).
+        mixup samples, reduces this to 2% to 4% (`docs/understand/method.md`).
 
         >>> PseudoCal().epochs_for(150), PseudoCal().epochs_for(5000)
         (7, 1)

@@ -6,7 +6,7 @@ agreement beyond chance means an accuracy of 1 / classes. The estimate is too lo
 model is much worse, and too high if both make the same mistakes, as two prompts of one language
 model do. So its interval is wide, and the verdict is never `apply`.
 
-The constants were chosen by `benchmarks/saved_outputs.py`; docs/trust_test.md has its results on
+The constants were chosen by `benchmarks/saved_outputs.py`; docs/evaluation/trust.md has its results on
 families that were left out.
 """
 

@@ -25,7 +25,7 @@ of the target are wrong.
    where the right labels are, so the probability is at most (1 - max_error)^N <= 10% there too.
 
 The ranking must not be fitted to the same labels. If it is, as after `refine`, the guarantee is no
-longer exact; docs/thresholds.md has the measured rate. Rows spread by `rows_to_label` are not
+longer exact; docs/howto/thresholds.md has the measured rate. Rows spread by `rows_to_label` are not
 independent, so their guarantee is measured and not proven (same page). Rows labelled `CANNOT_TELL`
 are skipped: the guarantee is about rows that a person can label. It is about the target, and about
 later inputs only as far as they come from where the target came from.

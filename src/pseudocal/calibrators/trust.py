@@ -7,7 +7,7 @@ is overconfident.
 
 With a usable second opinion the estimated accuracy is what the agreement implies (`agreement.py`),
 without one it is the calibrated confidence. Its interval adds the error of the method to that of
-sampling. All constants were chosen on the development tasks only; `docs/trust_test.md` reports the
+sampling. All constants were chosen on the development tasks only; `docs/evaluation/trust.md` reports the
 test on held-out families. `wording.py` has the sentences.
 """
 
@@ -56,7 +56,7 @@ NEARLY_ALL = 0.9
 # from here on lowering the confidence did no harm in 96% of the development cases
 CLEAR = 0.15
 # in how many of ten cases of held-out families the calibration error fell: from `CLEAR` on, and with
-# other temperatures that are applied (`docs/evaluation.md`)
+# other temperatures that are applied (`docs/evaluation/index.md`)
 FELL_CLEAR = 8
 FELL_OTHERS = 6
 LARGE_GAP = 0.10  # a gap between confidence and accuracy that is large

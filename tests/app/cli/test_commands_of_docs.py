@@ -17,7 +17,7 @@ from pseudocal import softmax
 from pseudocal.app.cli import app
 
 ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # what a command begins with: what it needs, and which test does the same on a small scale
 ELSEWHERE = {
     "pip install": "installs this package: .ci/run",
@@ -86,7 +86,7 @@ def flags_of(words: list[str]) -> tuple[Any, list[str]]:
     ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_command_and_flag_is_known(page: Path) -> None:
     for line in commands_in(page):
         words = shlex.split(line)[1:]
@@ -214,7 +214,7 @@ def make_ready(words: list[str], pseudocal: Any) -> None:
         page if page.name == "README.md" else pytest.param(page, marks=pytest.mark.slow)
         for page in PAGES
     ],
-    ids=lambda page: page.name,
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
 def test_the_commands_of_a_page_run(page: Path, workplace: Path, pseudocal: Any) -> None:
     for line in dict.fromkeys(

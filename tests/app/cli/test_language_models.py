@@ -1,4 +1,4 @@
-"""Log-probabilities of options: the page docs/language_models.md, and what lm-eval writes."""
+"""Log-probabilities of options: the page docs/howto/language_models.md, and what lm-eval writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from pseudocal import Calibration, InputError, rows_to_label, softmax
 from pseudocal.app.inputs.choices import read_choices
 
-PAGE = Path(__file__).parents[3] / "docs" / "language_models.md"
+PAGE = Path(__file__).parents[3] / "docs" / "howto" / "language_models.md"
 N = 300
 SECRET = "the right answer"
 

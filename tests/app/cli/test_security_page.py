@@ -1,4 +1,4 @@
-"""The table of docs/security.md says what the commands do.
+"""The table of docs/reference/security.md says what the commands do.
 
 Their names, options, model formats and files.
 """
@@ -19,7 +19,7 @@ from pseudocal.app.monitor_folder import FILES, FOLDERS
 from pseudocal.app.publishing import DECIDED, STAGED
 from pseudocal.app.run import COLLECTED, LABEL_PAGE, LABEL_TABLE, PARTS, RENDERED
 
-PAGE = Path(__file__).parents[3] / "docs" / "security.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "security.md"
 CONSENT = re.compile(r"--trust-[a-z]+")
 OTHER_KINDS = {"state_dict", "callable"} | {prefix.rstrip(":") for prefix in SECOND_ONLY}
 

@@ -1,4 +1,4 @@
-"""The page docs/tables.md: its code and its commands run, in order."""
+"""The page docs/howto/tables.md: its code and its commands run, in order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pseudocal import Calibration
 for package in ("lightgbm", "pandas", "pyarrow", "skops", "xgboost"):
     pytest.importorskip(package)
 
-PAGE = Path(__file__).parents[3] / "docs" / "tables.md"
+PAGE = Path(__file__).parents[3] / "docs" / "howto" / "tables.md"
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

@@ -199,7 +199,7 @@ def test_the_recommendation_stands_in_the_first_screen(show, settings, size):
 
 @pytest.mark.parametrize("size", [(1200, 800), (390, 844)], ids=["wide", "narrow"])
 def test_ten_questions_are_answered_in_the_first_screen_as_the_docs_say(show, size):
-    docs = (Path(__file__).parents[3] / "docs" / "report.md").read_text(encoding="utf-8")
+    docs = (Path(__file__).parents[3] / "docs" / "howto" / "report.md").read_text(encoding="utf-8")
     lines = docs.partition("| question | where | what it says |\n|---|---|---|\n")[2].splitlines()
     answers = [line.split("`", 1)[1].rsplit("`", 1)[0] for line in lines if line.startswith("|")]
     assert len(answers) == 10

@@ -514,7 +514,7 @@ def test_the_gas_sensors_of_the_gallery(tmp_path, monkeypatch):
     results = module.watched(dict(np.load(data)), alike=False)
     assert [result.alarm for result in results] == 6 * [True]
     page = (tmp_path / "monitor" / "index.html").read_text()
-    committed = (ROOT / "docs" / "watch_gas.html").read_text()
+    committed = (ROOT / "docs" / "howto" / "watch_gas.html").read_text()
     for one in (page, committed):
         assert one.count("true accuracy, given later") == 1
         rows = re.findall(r'data-label="True accuracy">([^<]+)<', one)

@@ -27,11 +27,11 @@ def table_in_readme() -> list[str]:
 
 def test_every_number_of_the_readme_stands_in_the_results():
     rows = [line for line in table_in_readme() if NUMBER.search(line)]
-    results = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    results = (ROOT / "docs" / "paper" / "results.md").read_text(encoding="utf-8")
     assert len(rows) >= 5
     for row in rows:
         name = row.split("|")[1].strip()
-        assert row in results.splitlines(), f"{name} has other numbers in docs/results.md"
+        assert row in results.splitlines(), f"{name} has other numbers in docs/paper/results.md"
         assert set(NUMBER.findall(row)) <= set(NUMBER.findall(results))
 
 
@@ -45,13 +45,13 @@ def test_what_is_said_of_make_and_of_segmenters_is_so():
         set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE)),
     )
     assert {"setup", "demo", "test"} <= {name.strip("`") for name in named} & targets
-    command = (ROOT / "docs" / "command.md").read_text(encoding="utf-8")
+    command = (ROOT / "docs" / "howto" / "images.md").read_text(encoding="utf-8")
     assert "segmentation.md#the-command" in command
     assert "(segmentation) are refused" not in command
 
 
 def test_the_suite_files_of_the_page_are_suites():
-    text = (ROOT / "docs" / "bench.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "paper" / "bench.md").read_text(encoding="utf-8")
     found = [
         parse_suite(tomllib.loads(each), "s")
         for each in re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
@@ -68,7 +68,7 @@ def test_the_suite_files_of_the_page_are_suites():
 
 
 def results() -> str:
-    return (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    return (ROOT / "docs" / "paper" / "results.md").read_text(encoding="utf-8")
 
 
 def table_of(page: str, section: str, head: str) -> dict[str, list[str]]:
@@ -188,8 +188,8 @@ def test_a_changed_table_is_noticed():
 
 
 def test_all_methods_beat_source_only():
-    """Which docs/adaptation.md says."""
-    text = (ROOT / "docs" / "adaptation.md").read_text(encoding="utf-8")
+    """Which docs/paper/adaptation.md says."""
+    text = (ROOT / "docs" / "paper" / "adaptation.md").read_text(encoding="utf-8")
     assert "All methods beat source-only." in text
     table = table_of(results(), "emoji", "ECE, mean over targets, %")
     values = dict(zip(table[""], table["Accuracy"], strict=True))

@@ -116,14 +116,14 @@ def test_a_segmenter_has_frames(cache, tmp_path):
 def test_the_memory_in_the_docs(title, name):
     docs = Path(__file__).parents[3] / "docs"
     memory = dry_run.training_memory(ARCHITECTURES[name](), (3, 224, 224), 72)
-    assert f"| {title} | {memory / 1e9:.1f} |" in (docs / "gpu.md").read_text()
+    assert f"| {title} | {memory / 1e9:.1f} |" in (docs / "paper" / "gpu.md").read_text()
 
 
 def test_what_never_ran_on_a_gpu_is_in_one_place():
     """Other pages point there, and no page but that one has a list."""
     docs = Path(__file__).parents[3] / "docs"
-    assert "## Never run on a GPU" in (docs / "gpu.md").read_text()
-    assert "gpu.md#never-run-on-a-gpu" in (docs / "bench.md").read_text()
+    assert "## Never run on a GPU" in (docs / "paper" / "gpu.md").read_text()
+    assert "gpu.md#never-run-on-a-gpu" in (docs / "paper" / "bench.md").read_text()
     others = [path for path in docs.rglob("*.md") if path.name != "gpu.md"]
     claims = re.compile(r"(never|not|nothing)[^.|]{0,40}\b(ran|run)\b[^.|]{0,20}GPU", re.IGNORECASE)
     found = {path.name for path in others if claims.search(path.read_text())}

@@ -13,7 +13,7 @@ from pseudocal.lab.bench.calibrators import find_compared
 from pseudocal.lab.bench.executors import Pool
 
 pytestmark = pytest.mark.slow
-PAGE = Path(__file__).parents[3] / "docs" / "bench.md"
+PAGE = Path(__file__).parents[3] / "docs" / "paper" / "bench.md"
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """How training uses a device: precision, memory layout, transfers and deterministic algorithms.
 
-Everything that only a GPU does is here. It never ran on one (docs/gpu.md).
+Everything that only a GPU does is here. It never ran on one (docs/paper/gpu.md).
 """
 
 from __future__ import annotations
