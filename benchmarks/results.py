@@ -29,7 +29,7 @@ from pseudocal.lab.bench.executors import Pool
 from pseudocal.lab.bench.figures import draw_figures
 from pseudocal.lab.bench.formats import PERCENT
 from pseudocal.lab.bench.published import published_cells
-from pseudocal.lab.bench.records import Record, missing_scores, read_records, unique, variants
+from pseudocal.lab.bench.records import Record, read_records, unique, variants
 from pseudocal.lab.bench.store import load_arrays, read_times
 from pseudocal.lab.bench.suite_file import read_suite
 from pseudocal.lab.bench.tables import (
@@ -107,25 +107,12 @@ def main() -> None:
         with Pool(args.workers) as pool:
             for suite in suites:
                 run(suite, store, executor=pool)
-    missing = [suite.name for suite in suites if not _finished(suite, store)]
-    if missing:
-        raise SystemExit(
-            f"expected all tasks in {args.out}, got some of {', '.join(missing)} only: drop --no-run"
-        )
     sections = [Section.read(suite, store) for suite in suites]
+    if not all(section.records for section in sections):
+        names = [section.suite.name for section in sections if not section.records]
+        raise SystemExit(f"expected scores in {args.out}, got none of {', '.join(names)}: run them")
     write_csv(sections, FOLDER)
     PAGE.write_text(page(sections, store, FOLDER), encoding="utf-8")
-
-
-def _finished(suite: Suite, store: Store) -> bool:
-    """Whether all tasks are scored, but for calibrators that failed."""
-    expected = set(with_repeats(suite.calibrators, suite.repeats))
-    for task in suite.tasks:
-        notes = (store.folder(task) / "calibrations").glob("*.error.json")
-        failed = {note.name.removesuffix(".error.json") for note in notes}
-        if not store.scores(task).keys() | failed >= expected:
-            return False
-    return True
 
 
 @dataclass(frozen=True)
@@ -137,7 +124,7 @@ class Section:
         records: the scores of every run.
         ece: the ECE by method, the mean over targets.
         comparisons: PseudoCal compared with each label-free calibrator; none without PseudoCal.
-        missing: the scores that the tables lack, with the reason.
+        missing: the calibrators that the tables lack on some tasks, with the reason.
 
     """
 
@@ -157,7 +144,7 @@ class Section:
             records=records,
             ece=tables(suite, records)[0],
             comparisons=compare_over_tasks(records) if with_pseudocal else [],
-            missing=missing_scores(suite, store),
+            missing=missing_runs(suite, store),
         )
 
     @property
@@ -174,12 +161,28 @@ class Section:
         """A cell of the ECE table in percent."""
         return 100 * self.rows[row][self.ece.columns.index(column)].mean
 
+    def has(self, row: str) -> bool:
+        """Whether a row of the ECE table has an average."""
+        return row in self.rows and not math.isnan(self.value(row))
+
     def wins(self, baseline: str) -> str:
         """On how many tasks of all methods PseudoCal has the lower ECE; "-" if not compared."""
         found = [each for each in self.comparisons if _title(each.baseline) == baseline]
         if not found:
             return "-"
         return f"{found[-1].wins} of {found[-1].tasks}"
+
+
+def missing_runs(suite: Suite, store: Store) -> list[str]:
+    """List the calibrators without a score on some task, with the number of runs and the reason."""
+    found: dict[tuple[str, str], int] = {}
+    for task in suite.tasks:
+        scores = store.scores(task)
+        for name in with_repeats(suite.calibrators, suite.repeats):
+            if name not in scores:
+                key = (_title(name), store.refusal(task, name) or "not run")
+                found[key] = found.get(key, 0) + 1
+    return [f"{title} in {count} runs ({why})" for (title, why), count in found.items()]
 
 
 def _title(calibrator: str) -> str:
@@ -590,7 +593,7 @@ def is_summarised(section: Section) -> bool:
 def summary_row(section: Section) -> list[str]:
     """The row of a suite in the summary."""
     shown = [NONE, CONSTANT, PSEUDOCAL, "Oracle"]
-    values = [f"{section.value(row):.2f}" if row in section.rows else "-" for row in shown]
+    values = [f"{section.value(row):.2f}" if section.has(row) else "-" for row in shown]
     wins = [section.wins(NONE), section.wins(RELEASED)]
     return [f"`{section.suite.name}`", _range(accuracies(section)), *values, *wins]
 
@@ -618,7 +621,7 @@ def _lower(first: dict[tuple[str, ...], float], second: dict[tuple[str, ...], fl
 
 def order(section: Section) -> str:
     """The main calibrators of a suite by their mean ECE."""
-    values = {row: section.value(row) for row in MAIN if row in section.rows}
+    values = {row: section.value(row) for row in MAIN if section.has(row)}
     ranked = sorted(values, key=lambda row: values[row])
     return f"- `{section.suite.name}`: " + " < ".join(f"{row} {values[row]:.2f}" for row in ranked)
 
@@ -628,7 +631,7 @@ def against(sections: Sequence[Section], baseline: str, words: str) -> str:
     lower: list[str] = []
     higher: list[str] = []
     for section in sections:
-        if baseline in section.rows:
+        if section.has(baseline):
             better = section.value(PSEUDOCAL) < section.value(baseline)
             (lower if better else higher).append(f"`{section.suite.name}`")
     said = []

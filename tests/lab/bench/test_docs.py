@@ -361,3 +361,10 @@ def test_the_page_of_a_store_has_accuracy_repeats_seeds_and_the_constant(
     assert runs["TempScal"] == "2"
     assert {row["calibrator"] for row in rows_of("means", folder)} >= {"PseudoCal", "Accuracy"}
     assert rows_of("comparisons", folder)[0].keys() >= {"baseline", "wins", "p"}
+
+    more = command.Section.read(replace(suite, calibrators=(*names, "cpcs")), store)
+    assert more.missing == ["CPCS in 4 runs (not run)"]
+    page = command.page([more], store, folder)
+    assert "Missing: CPCS in 4 runs (not run)." in page
+    assert table_of(page, "small")["CPCS"] == ["-"] * 4
+    assert check_orders(page) == 1
