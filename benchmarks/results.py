@@ -89,6 +89,20 @@ MAIN = (
     "50 labels",
     "Oracle",
 )
+# Rows that only the CSV files have.
+ONLY_IN_FILES = (
+    "MatrixScal, as released",
+    "MatrixScal, maximum likelihood",
+    "MatrixScal, ridge",
+    "VectorScal, as released",
+    "VectorScal, maximum likelihood",
+    "CPCS, as released",
+    "DoC",
+    "Oracle, as released",
+)
+WITHOUT_TABLE = ("emoji-lambda",)  # a figure shows it
+EXPLAINED = ("emoji-groups", "emoji")  # suites with a table of accuracies and temperatures
+ORDERED = ("emoji-groups", "emoji", "emoji-partial", "digits")  # suites whose order is stated
 
 
 def main() -> None:
@@ -373,12 +387,13 @@ def section_parts(section: Section, store: Store, figures_in: Path) -> list[str]
     parts = [
         f"## {suite.name}",
         f"{suite.about[0].upper()}{suite.about[1:]}. {size(section)}. {regime(section, store)}",
-        main_table(section),
     ]
+    if suite.name not in WITHOUT_TABLE:
+        parts.append(main_table(section))
     if section.comparisons:
         parts.append(f"{losses(section)}{correspondence(section)}")
-    if {"tempscal", "transcal", "pseudocal"} <= set(suite.calibrators):
-        parts += temperatures(section, store)
+    if suite.name in EXPLAINED:
+        parts.append(temperatures(section, store))
     parts += figures(suite, store, figures_in)
     if section.missing:
         parts.append("Missing: " + "; ".join(section.missing) + ".")
@@ -436,11 +451,13 @@ def main_table(section: Section) -> str:
         head.append("PseudoCal better")
     lines = [_line(head), "|" + "---|" * len(head)]
     for name, cells in section.ece.rows:
+        if name in ONLY_IN_FILES:
+            continue
         row = [name]
         row += [_cell(cell) for cell in cells[:-1]][: len(methods)]
         row.append(_cell(cells[-1], spread=True))
         if compared:
-            row.append(section.wins(name))
+            row.append(section.wins(name).replace(" of ", "/"))
         lines.append(_line(row))
     return "\n".join(lines)
 
@@ -491,7 +508,7 @@ def correspondence(section: Section) -> str:
     )
 
 
-def temperatures(section: Section, store: Store) -> list[str]:
+def temperatures(section: Section, store: Store) -> str:
     """The accuracy and confidence behind the temperatures, by method."""
     names = variants(section.suite.tasks)
     columns = ["accuracy, source", "accuracy", "confidence", "log T, oracle", "PseudoCal"]
@@ -502,7 +519,7 @@ def temperatures(section: Section, store: Store) -> list[str]:
         means = np.mean([_explained(task, store) for task in tasks], axis=0)
         percents = [f"{value:.1f}" for value in means[:3]]
         lines.append(_line([method, *percents, *(f"{value:.2f}" for value in means[3:])]))
-    return ["\n".join(lines)]
+    return "\n".join(lines)
 
 
 def _explained(task: Task, store: Store) -> list[float]:
@@ -551,7 +568,8 @@ NOTES = [
     "Cells are means over targets, each the mean over its tasks. ± is the standard deviation of "
     "that mean over runs: seeds, times repetitions of the calibration. An ensemble is the same "
     "for all seeds. The lowest value of a column is bold; the oracle and 50 labels see target "
-    "labels and do not compete. ECE has 15 bins.",
+    "labels and do not compete. ECE has 15 bins. Further calibrators, NLL and Brier scores are in "
+    "the [means](results/means.csv).",
     '"Constant, T = 2" divides all logits by 2; a method that does not beat it adds nothing. '
     '"Accuracy" is measured before calibration. "Perfectly calibrated, by chance" is the expected '
     "ECE of a calibrated model with the oracle's confidences at this number of inputs: smaller "
@@ -576,7 +594,7 @@ def summary(sections: Sequence[Section]) -> list[str]:
         "Mean ECE in percent over targets and methods. The regimes differ, and so do the orders.",
         "\n".join(lines),
         "The lowest mean ECE first; the oracle and 50 labels see target labels:",
-        "\n".join(order(section) for section in chosen),
+        "\n".join(order(section) for section in chosen if section.suite.name in ORDERED),
         against(chosen, CONSTANT, "a constant T = 2"),
         *transcal(chosen, sections),
         "### How to read the tables",

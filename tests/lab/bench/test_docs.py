@@ -96,7 +96,7 @@ def ece_of(page: str, section: str, column: str = "average") -> dict[str, float]
 
 def wins_in(page: str, section: str, baseline: str) -> str:
     """On how many tasks of a section PseudoCal has the lower ECE, over all methods."""
-    return table_of(page, section)[baseline][-1]
+    return table_of(page, section)[baseline][-1].replace("/", " of ")
 
 
 def wins_in_paper() -> str:
@@ -282,7 +282,7 @@ def check_wins(table: dict[str, list[str]], rows: list[dict[str, str]], suite: s
         ece.setdefault(row["calibrator"], {})[task] = float(row["ece"])
     own = ece["PseudoCal"]
     for name, cells in table.items():
-        said = re.fullmatch(r"(\d+) of (\d+)", cells[-1])
+        said = re.fullmatch(r"(\d+)/(\d+)", cells[-1])
         if said is None:
             continue
         other = ece[name]
@@ -339,7 +339,7 @@ def test_the_page_of_a_store_has_accuracy_repeats_seeds_and_the_constant(
     pytest.importorskip("matplotlib")
     names = ("none", "tempscal", "transcal-released", "transcal", "constant", "pseudocal", "oracle")
     tasks = tuple(task.of_seed(seed) for seed in (0, 1) for task in tiny.tasks[:2])
-    suite = replace(tiny, name="small", about="a page", tasks=tasks, calibrators=names, repeats=2)
+    suite = replace(tiny, name="digits", about="a page", tasks=tasks, calibrators=names, repeats=2)
     store = Store(shutil.copytree(done.out, tmp_path / "copy"))
     assert run(suite, store) == []
     section = command.Section.read(suite, store)
@@ -349,14 +349,14 @@ def test_the_page_of_a_store_has_accuracy_repeats_seeds_and_the_constant(
     assert "1 pair, 2 methods, 2 seeds, 2 repetitions." in page
     assert "Regime: 10 classes; the models are right on" in page
     assert "(chance level" in page
-    table = table_of(page, "small")
+    table = table_of(page, "digits")
     assert {"No calibration", "Constant, T = 2", "PseudoCal", "Accuracy"} <= table.keys()
     assert NOT_CALIBRATORS[-1] in table
     assert " ± " in table["PseudoCal"][-2]
     assert check_orders(page) == check_counts(page) == check_constant(page) == 1
     assert check_summary(page) == 1
     assert check_files(page, folder) == 9 * 3
-    runs = {row["calibrator"]: row["runs"] for row in rows_of("small", folder)}
+    runs = {row["calibrator"]: row["runs"] for row in rows_of("digits", folder)}
     assert runs["PseudoCal"] == "4"  # two seeds, two repetitions
     assert runs["TempScal"] == "2"
     assert {row["calibrator"] for row in rows_of("means", folder)} >= {"PseudoCal", "Accuracy"}
@@ -366,5 +366,5 @@ def test_the_page_of_a_store_has_accuracy_repeats_seeds_and_the_constant(
     assert more.missing == ["CPCS in 4 runs (not run)"]
     page = command.page([more], store, folder)
     assert "Missing: CPCS in 4 runs (not run)." in page
-    assert table_of(page, "small")["CPCS"] == ["-"] * 4
+    assert table_of(page, "digits")["CPCS"] == ["-"] * 4
     assert check_orders(page) == 1
