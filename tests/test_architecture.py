@@ -17,7 +17,8 @@ LISTED = [
 
 
 def reference() -> list[str]:
-    text = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    pages = sorted((ROOT / "docs" / "reference" / "python").glob("*.md"))
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
     return re.findall(r"^::: (\S+)$", text, re.MULTILINE)
 
 

@@ -94,23 +94,35 @@ def test_what_the_readme_and_the_page_on_python_show_runs(
     exec(code_in(ROOT / "README.md")[0], names)
     fitted, names["PseudoCal"] = names["calibration"].temperature, None
     exec(
-        code_in(ROOT / "docs" / "reference" / "application.md")[1].replace("seed=1", "seed=0"),
+        code_in(ROOT / "docs" / "reference" / "python" / "core.md")[0].replace("seed=1", "seed=0"),
         names,
     )
     assert names["calibration"].temperature == fitted
     assert names["probabilities"].shape == target.shape
 
 
-def test_the_page_on_python_lists_every_argument() -> None:
+def test_docstrings_list_every_argument() -> None:
+    """The reference shows them."""
     pytest.importorskip("typer")
     from dataclasses import fields
+    from inspect import signature
 
-    from pseudocal.app import Job, Result
+    from pseudocal.app import Result, calibrate
     from pseudocal.calibrators import Step
 
-    text = (ROOT / "docs" / "reference" / "application.md").read_text(encoding="utf-8")
-    for record in (Job, Result, Step):
-        assert [field.name for field in fields(record) if f"| `{field.name}` |" not in text] == []
+    listed = {
+        calibrate: list(signature(calibrate).parameters),
+        Result: [field.name for field in fields(Result)],
+        Step: [field.name for field in fields(Step)],
+    }
+    for owner, names in listed.items():
+        assert [name for name in names if f"        {name}: " not in owner.__doc__] == []
+
+
+def test_the_page_of_the_command_line_is_up_to_date() -> None:
+    pytest.importorskip("typer")
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    assert page == ci_module("cli_reference").page(), "run: python .ci/cli_reference.py"
 
 
 def test_examples_of_the_reference_are_code() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pseudocal import metrics, passes
-from pseudocal.passes import in_strips, let_go, picked, row_sums, scaled
+from pseudocal.passes import dot, let_go, on_threads, picked, row_sums, scaled, strips
 
 
 @pytest.mark.parametrize("b", [1.0, 0.37, 9999.0, 1e-6, 1e5])
@@ -45,9 +45,17 @@ def test_pieces_of_rows_add_up_as_whole_ones_do(shape):
 def test_strips_come_back_in_order(monkeypatch):
     monkeypatch.setattr(passes, "WORTHWHILE", 1)
     monkeypatch.setattr(passes, "cores", lambda: 3)
-    strips = in_strips(range(0, 70, 7), list)
-    assert len(strips) == 3
-    assert [i for strip in strips for i in strip] == list(range(0, 70, 7))
+    parts = strips(range(0, 70, 7))
+    assert len(parts) == 3
+    with on_threads(3) as in_parallel:
+        found = list(in_parallel(list, parts))
+    assert [i for part in found for i in part] == list(range(0, 70, 7))
+
+
+@pytest.mark.parametrize("n", [1, 8191, 8192, 8193, 40_000])
+def test_pieces_of_a_product_add_up(n):
+    x, y = np.random.default_rng(0).normal(size=(2, n))
+    assert dot(x, y) == pytest.approx(np.sum(x * y), rel=1e-11)
 
 
 @pytest.mark.parametrize("mode", ["r", "r+", "c"])

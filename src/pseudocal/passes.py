@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,16 +24,13 @@ from pseudocal.arrays import (
     is_real,
 )
 
-CHUNK_NUMBERS = (
-    1 << 17
-)  # numbers per chunk: with its scratch memory a chunk stays in a core's cache
+CHUNK_NUMBERS = 1 << 18  # numbers per chunk: few enough for a cache, enough to outweigh the calls
 LARGE_ARRAY = 1 << 24  # an array with at least this many numbers is read in larger chunks,
 LARGE_CHUNK_NUMBERS = 1 << 19  # since threads wait for the interpreter lock between chunks
-WORTHWHILE = 8  # chunks per core below which another thread costs more than it saves
+WORTHWHILE = 4  # chunks per core below which another thread costs more than it saves
 BLAS_ALONE = 8192  # numbers that BLAS multiplies without starting threads of its own
 AROUND = 2**21  # bytes before the requested one that the system may map as well
 PICKED_AT_ONCE = 64  # rows that are read from a memory map at a time
-StripResult = TypeVar("StripResult")
 SUM_TOLERANCE = (
     1e-3  # how far a row of probabilities may be from summing to one: float16 rounds that much
 )
@@ -45,18 +43,30 @@ Chunk = (
 )
 
 
-def in_strips(starts: range, strip: Callable[[range], StripResult]) -> list[StripResult]:
-    """Split a range into one strip per core, call `strip` on each, and return the results in order.
+def strips(starts: range) -> list[range]:
+    """Split a range into one strip per core, or fewer if it is short.
 
-    >>> in_strips(range(0, 6, 2), list)  # too short for two cores
-    [[0, 2, 4]]
+    >>> strips(range(0, 6, 2))  # too short for two cores
+    [range(0, 6, 2)]
     """
-    strips = max(1, min(cores(), len(starts) // WORTHWHILE))
-    parts = [starts[i:j] for i, j in pairwise(len(starts) * k // strips for k in range(strips + 1))]
-    if strips == 1:
-        return [strip(parts[0])]
-    with ThreadPoolExecutor(strips) as pool:
-        return list(pool.map(strip, parts))
+    count = max(1, min(cores(), len(starts) // WORTHWHILE))
+    ends = [len(starts) * k // count for k in range(count + 1)]
+    return [starts[i:j] for i, j in pairwise(ends)]
+
+
+@contextmanager
+def on_threads(count: int) -> Iterator[Callable[..., Iterable[Any]]]:
+    """A `map` that calls its function on several threads, and returns the results in order.
+
+    >>> with on_threads(2) as in_parallel:
+    ...     list(in_parallel(abs, [-1, -2]))
+    [1, 2]
+    """
+    if count == 1:
+        yield map
+        return
+    with ThreadPoolExecutor(count) as pool:
+        yield pool.map
 
 
 def block_starts(shape: tuple[int, ...], rows: int | None = None) -> range:
@@ -65,7 +75,7 @@ def block_starts(shape: tuple[int, ...], rows: int | None = None) -> range:
     The step is the number of rows per chunk.
 
     >>> block_starts((5, 2**16))
-    range(0, 5, 2)
+    range(0, 5, 4)
     """
     n = shape[0] if rows is None else rows
     columns = shape[1]
@@ -112,6 +122,20 @@ def row_sums(x: Floats, out: Floats) -> None:
     whole = n - n % piece
     np.matmul(x[:whole].reshape(-1, piece, columns), ones, out=out[:whole].reshape(-1, piece))
     np.matmul(x[whole:], ones, out=out[whole:])
+
+
+def dot(x: Floats, y: Floats) -> float:
+    """The product of two vectors, in pieces that BLAS multiplies without threads of its own.
+
+    >>> dot(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+    11.0
+    """
+    whole = len(x) - len(x) % BLAS_ALONE
+    rest = float(x[whole:] @ y[whole:])
+    if whole == 0:
+        return rest
+    pieces = np.vecdot(x[:whole].reshape(-1, BLAS_ALONE), y[:whole].reshape(-1, BLAS_ALONE))
+    return float(pieces.sum()) + rest
 
 
 def _all_finite(z: NDArray[np.float16]) -> bool:

@@ -51,6 +51,7 @@ class Step:
 
     Attributes:
         rows: The row numbers of the inputs in the data, of shape `(n,)`.
+        logits: The logits of the inputs, of shape `(n, classes)`; None for maps, which are too large.
         shape: The shape of one input.
         real: The logits of the inputs (of maps, those of a sample of pixels), labelled with the
             predicted class.

@@ -27,9 +27,10 @@ from pseudocal.passes import (
     Doubles,
     as_probabilities,
     block_starts,
-    in_strips,
     logit_chunks,
+    on_threads,
     probability_chunks,
+    strips,
     sum_classes,
 )
 
@@ -194,7 +195,9 @@ def _columns(
             for column, part in zip(filled, of(x, labels[rows]), strict=True):
                 column[rows] = part
 
-    in_strips(block_starts(array.shape), strip)
+    parts = strips(block_starts(array.shape))
+    with on_threads(len(parts)) as in_parallel:
+        list(in_parallel(strip, parts))
     return filled
 
 

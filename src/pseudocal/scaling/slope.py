@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import Floats, InputError, Labels, Logits, check_rows, work_dtype
-from pseudocal.passes import block_starts, in_strips, let_go, picked, row_sums, scaled
+from pseudocal.passes import block_starts, dot, let_go, on_threads, picked, row_sums, scaled, strips
 
 SAFE = 1e17  # a row needs no shift if its sum e is between 1 / SAFE and SAFE
 # The tolerated rounding error of E[x], relative to the variance of x: that of log T if all rows err
@@ -105,7 +105,9 @@ def slope(
                     let_go(logits, start, start + len(z))
         return sums
 
-    sums = np.concatenate(in_strips(starts, strip))
+    parts = strips(starts)
+    with on_threads(len(parts)) as in_parallel:
+        sums = np.concatenate(list(in_parallel(strip, parts)))
     weight, mean, variance, third, squares, fourths = sums.sum(axis=0).tolist()
     if weight < 1e-150:  # all rows of a sample may have zero weight
         return NOTHING
@@ -142,7 +144,7 @@ def _sums(
     row_sums(e, sums[0])
     if sums[0].min() > 1 / SAFE and sums[0].max() < SAFE:
         totals = _totals(_means(x, e, sums), at_target(x, targets), weights)
-        rounding = np.finfo(x.dtype).eps * math.sqrt(sums[1] @ sums[1] / len(z))
+        rounding = np.finfo(x.dtype).eps * math.sqrt(dot(sums[1], sums[1]) / len(z))
         if rounding * totals[0] < ROUNDING * totals[2]:
             return totals
     np.subtract(z, z.max(axis=1, keepdims=True), out=x, dtype=x.dtype)
@@ -175,15 +177,15 @@ def _totals(moments: Floats, at_target: Floats, weights: Floats | None) -> NDArr
         weighted = m1
     else:
         weight = weights.sum()
-        second = weights @ m2
-        third = weights @ m3
+        second = dot(weights, m2)
+        third = dot(weights, m3)
         weighted = weights * m1
         slopes *= weights
-    third += 2 * ((weighted * m1) @ m1) - 3 * (weighted @ m2)
+    third += 2 * dot(weighted * m1, m1) - 3 * dot(weighted, m2)
     squares = slopes**2
-    return np.array(
-        [weight, slopes.sum(), second - weighted @ m1, third, squares.sum(), squares @ squares]
-    )
+    variance = second - dot(weighted, m1)
+    fourths = dot(squares, squares)
+    return np.array([weight, slopes.sum(), variance, third, squares.sum(), fourths])
 
 
 def at_target(x: Floats, targets: Labels) -> Floats:

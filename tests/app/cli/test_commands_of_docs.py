@@ -144,7 +144,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     conv: list[Any] = [("Conv", ["image", "weight"], ["logits"])]
     save_graph(Path("segmenter.onnx"), conv, weights, (["n", 3, "h", "w"], ["n", 3, "h", "w"]))
     watched = [("reference", 120, (16, 16, 3))]
-    watched += [(day, 40, (16, 16, 3)) for day in ("monday", "tuesday", "wednesday")]
+    watched += [(day, 40, (16, 16, 3)) for day in ("monday", "tuesday", "wednesday", "day2")]
     for folder, n, size in (("images", 60, (20, 24, 3)), ("frames", 4, (32, 64, 3)), *watched):
         Path(folder).mkdir()
         for i in range(n):
@@ -185,7 +185,8 @@ def make_ready(words: list[str], pseudocal: Any) -> None:
         for word in words[1:]
         if word.endswith("/") and name in ("label", "refine", "report")
     ]
-    folders += [Path(word).parent for word in words[1:] if word.endswith("calibration.json")]
+    named = ("calibration.json", "job.toml")
+    folders += [Path(word).parent for word in words[1:] if word.endswith(named)]
     for folder in folders:
         if folder.name == "probabilities":
             done = pseudocal(
