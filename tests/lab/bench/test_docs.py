@@ -218,7 +218,8 @@ def test_a_changed_table_is_noticed(check):
 
 
 def test_the_page_is_short():
-    assert len(results().split()) < 3000
+    words = results().replace("|", " ").split()
+    assert len(words) < 3000
 
 
 def test_all_methods_beat_source_only():
@@ -253,6 +254,8 @@ def check_files(page: str, folder: Path) -> int:
     """Recompute the tables of the page from the files of their suites."""
     checked = 0
     for suite, text in sections_of(page).items():
+        if "Earlier run" in text:  # of another store: only its means are kept
+            continue
         rows = rows_of(suite, folder)
         assert (folder / f"{suite}.csv").read_text(encoding="utf-8").startswith(TASK_HEAD + "\n")
         table = table_of(page, suite)
