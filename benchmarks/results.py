@@ -1,75 +1,108 @@
-"""Write docs/paper/results.md, its figures and the README's table from the runs of the built-in suites.
+"""Write docs/paper/results.md, its figures and its CSV files from runs of the built-in suites.
 
     python benchmarks/results.py --out runs/bench              # runs missing tasks first
     python benchmarks/results.py --out runs/bench --no-run
-    python benchmarks/results.py --out runs/bench --only digits    # one section, as it was run
 
-From nothing it takes some hours of one core. The summary is written from the tables of the page, so
-it never states another order than they do.
+From nothing it takes some hours of one core. The page has the main tables, and
+docs/paper/results/*.csv have the scores of every task. The prose is written from the same numbers
+as the tables, so it never states another order than they do.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import math
 import os
 import platform
-import re
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from pseudocal.arrays import InputError, softmax
+from pseudocal.arrays import softmax
 from pseudocal.lab.adapt.runs import training_versions
 from pseudocal.lab.bench import Store, Suite, Task, built_in, run
 from pseudocal.lab.bench.calibrators import find_compared, sees_labels, with_repeats
 from pseudocal.lab.bench.executors import Pool
 from pseudocal.lab.bench.figures import draw_figures
-from pseudocal.lab.bench.formats import comparisons, markdown
+from pseudocal.lab.bench.formats import PERCENT
 from pseudocal.lab.bench.published import published_cells
-from pseudocal.lab.bench.records import Record, missing_scores, read_records, unique
+from pseudocal.lab.bench.records import Record, read_records, unique, variants
 from pseudocal.lab.bench.store import load_arrays, read_times
 from pseudocal.lab.bench.suite_file import read_suite
-from pseudocal.lab.bench.tables import RESOLUTION, compare_over_tasks, tables
+from pseudocal.lab.bench.tables import (
+    RESOLUTION,
+    SKILLS,
+    Comparison,
+    Table,
+    TableCell,
+    compare_over_tasks,
+    tables,
+)
 from pseudocal.scaling import fit_temperature
 
 HERE = Path(__file__).parents[1]
+PAGE = HERE / "docs" / "paper" / "results.md"
+FOLDER = HERE / "docs" / "paper" / "results"
 SEEDS = {
-    "emoji": 3,
     "emoji-groups": 3,
+    "emoji": 3,
     "emoji-partial": 1,
     "emoji-source-free": 1,
-    "emoji-ablation": 1,
-    "emoji-lambda": 1,
     "digits": 1,
     "scenes": 3,
+    "emoji-ablation": 1,
+    "emoji-lambda": 1,
 }
-REPEATS = {"emoji": 5, "emoji-groups": 5}  # of calibrators that draw random numbers
+REPEATS = {"emoji-groups": 5, "emoji": 5}  # of calibrators that draw random numbers
 OWN = (
     Path(__file__).parent / "transcal-starts.toml",
     Path(__file__).parent / "bnm-weight-0.1.toml",
 )
 FIGURES = {
+    "emoji-groups": ("temperatures", "reliability-mcc"),
     "emoji": ("temperatures", "training", "reliability-mcc", "pseudo-mcc"),
     "emoji-lambda": ("lambda",),
     "scenes": ("temperatures", "reliability-source-only"),
 }
-IN_README = (
-    "No calibration",
+
+NONE = "No calibration"
+CONSTANT = "Constant, T = 2"
+PSEUDOCAL = "PseudoCal"
+TRANSCAL = "TransCal"
+RELEASED = "TransCal, as released"
+# The calibrators whose order the summary states.
+MAIN = (
+    NONE,
+    CONSTANT,
     "TempScal",
-    "TransCal",
-    "TransCal, as released",
+    RELEASED,
+    TRANSCAL,
     "Ensemble",
-    "PseudoCal",
+    PSEUDOCAL,
     "Pseudo-ensemble",
-    "Constant, T = 2",
+    "Agreement",
+    "Surrogate",
+    "Mean of agreement and surrogate",
+    "50 labels",
     "Oracle",
-    "Accuracy",
 )
-MARK = "<!-- results -->"
-STORY = "<!-- regime -->"
-PAGE = HERE / "docs" / "paper" / "results.md"
-SUMMARY = "## Summary"
+# Rows that only the CSV files have.
+ONLY_IN_FILES = (
+    "MatrixScal, as released",
+    "MatrixScal, maximum likelihood",
+    "MatrixScal, ridge",
+    "VectorScal, as released",
+    "VectorScal, maximum likelihood",
+    "CPCS, as released",
+    "DoC",
+    "Oracle, as released",
+)
+WITHOUT_TABLE = ("emoji-lambda",)  # a figure shows it
+EXPLAINED = ("emoji-groups", "emoji")  # suites with a table of accuracies and temperatures
+ORDERED = ("emoji-groups", "emoji", "emoji-partial", "digits")  # suites whose order is stated
 
 
 def main() -> None:
@@ -80,87 +113,259 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/bench"))
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--run", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--only", help="write the section of this suite only")
     args = parser.parse_args()
     store = Store(args.out)
-    if args.only:
-        page = with_section(PAGE.read_text(), section(store.load_suite(args.only), store))
-        write_page(page)
-        return
-    if args.run:
-        run_suites(store, args.workers)
-    names = [*SEEDS, *(path.stem for path in OWN)]
-    missing = [name for name in names if _finished(store, name) is None]
-    if missing:
-        raise SystemExit(
-            f"expected all suites in {args.out}, got none of {', '.join(missing)}: drop --no-run, "
-            "or write one section with --only"
-        )
-    suites = [store.load_suite(name) for name in names]
-    parts = [preface(store, suites), *(section(suite, store) for suite in suites)]
-    write_page("\n\n".join(parts) + "\n")
-
-
-def write_page(page: str) -> None:
-    """Write the page with its summary, and what the README says of it."""
-    page = with_summary(page)
-    PAGE.write_text(page)
-    write_readme(page)
-
-
-def run_suites(store: Store, workers: int) -> None:
-    """Run the missing tasks of all suites."""
-    suites = [
-        built_in(name, seeds=seeds, repeats=REPEATS.get(name)) for name, seeds in SEEDS.items()
-    ]
+    suites = [built_in(name, seeds=n, repeats=REPEATS.get(name)) for name, n in SEEDS.items()]
     suites += [read_suite(path) for path in OWN]
-    with Pool(workers) as pool:
-        for suite in suites:
-            run(suite, store, executor=pool)
+    if args.run:
+        with Pool(args.workers) as pool:
+            for suite in suites:
+                run(suite, store, executor=pool)
+    sections = [Section.read(suite, store) for suite in suites]
+    if not all(section.records for section in sections):
+        names = [section.suite.name for section in sections if not section.records]
+        raise SystemExit(f"expected scores in {args.out}, got none of {', '.join(names)}: run them")
+    write_csv(sections, FOLDER)
+    PAGE.write_text(page(sections, store, FOLDER), encoding="utf-8")
 
 
-def with_section(page: str, text: str) -> str:
-    """Replace the section with the same heading, or append it to the page."""
-    heading = text.partition("\n")[0]
-    before, found, after = page.partition(f"{heading}\n")
-    rest = after.partition("\n## ")
-    tail = f"\n## {rest[2]}" if found and rest[1] else ""
-    return f"{before.rstrip()}\n\n{text}\n{tail}"
+@dataclass(frozen=True)
+class Section:
+    """A suite with its scores, and the tables that follow from them.
+
+    Attributes:
+        suite: the suite.
+        records: the scores of every run.
+        ece: the ECE by method, the mean over targets.
+        comparisons: PseudoCal compared with each label-free calibrator; none without PseudoCal.
+        missing: the calibrators that the tables lack on some tasks, with the reason.
+
+    """
+
+    suite: Suite
+    records: list[Record]
+    ece: Table
+    comparisons: list[Comparison]
+    missing: list[str]
+
+    @classmethod
+    def read(cls, suite: Suite, store: Store) -> Section:
+        """Read the scores of a suite from a store."""
+        records = read_records(suite, store)
+        with_pseudocal = "pseudocal" in suite.calibrators
+        return cls(
+            suite=suite,
+            records=records,
+            ece=tables(suite, records)[0],
+            comparisons=compare_over_tasks(records) if with_pseudocal else [],
+            missing=missing_runs(suite, store),
+        )
+
+    @property
+    def rows(self) -> dict[str, tuple[TableCell, ...]]:
+        """The cells of the ECE table by row."""
+        return dict(self.ece.rows)
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The columns of the ECE table but the average."""
+        return self.ece.columns[:-1]
+
+    def value(self, row: str, column: str = "average") -> float:
+        """A cell of the ECE table in percent."""
+        return 100 * self.rows[row][self.ece.columns.index(column)].mean
+
+    def has(self, row: str) -> bool:
+        """Whether a row of the ECE table has an average."""
+        return row in self.rows and not math.isnan(self.value(row))
+
+    def wins(self, baseline: str) -> str:
+        """On how many tasks of all methods PseudoCal has the lower ECE; "-" if not compared."""
+        found = [each for each in self.comparisons if _title(each.baseline) == baseline]
+        if not found:
+            return "-"
+        return f"{found[-1].wins} of {found[-1].tasks}"
 
 
-def _finished(store: Store, name: str) -> Suite | None:
-    """The suite, if all its tasks are scored, but for calibrators that failed."""
-    try:
-        suite = store.load_suite(name)
-    except InputError:
-        return None
+def missing_runs(suite: Suite, store: Store) -> list[str]:
+    """List the calibrators without a score on some task, with the number of runs and the reason."""
+    found: dict[tuple[str, str], int] = {}
     for task in suite.tasks:
-        notes = (store.folder(task) / "calibrations").glob("*.error.json")
-        done = store.scores(task).keys() | {note.name.removesuffix(".error.json") for note in notes}
-        if not done >= set(with_repeats(suite.calibrators, suite.repeats)):
-            return None
-    return suite
+        scores = store.scores(task)
+        for name in with_repeats(suite.calibrators, suite.repeats):
+            if name not in scores:
+                key = (_title(name), store.refusal(task, name) or "not run")
+                found[key] = found.get(key, 0) + 1
+    return [f"{title} in {count} runs ({why})" for (title, why), count in found.items()]
 
 
-def preface(store: Store, suites: list[Suite]) -> str:
-    """How the numbers came about."""
+def _title(calibrator: str) -> str:
+    return find_compared(calibrator).title
+
+
+# ------------------------------------------------------------------------------ CSV files
+
+TASK_COLUMNS = {  # of the files of suites, with the field of a record and the number of digits
+    "ece": ("ece", 3),
+    "nll": ("nll", 4),
+    "brier": ("brier", 4),
+    "accuracy": ("accuracy", 2),
+    "miou": ("miou", 2),
+    "temperature": ("temperature", 4),
+    "correspondence": ("correspondence", 2),
+    "chance": ("chance", 2),
+    "perfect_ece": ("resolution", 3),
+    "cpu_seconds": ("seconds", 3),
+}
+IN_PERCENT = PERCENT | {"chance", "resolution"}
+
+
+def write_csv(sections: Sequence[Section], folder: Path) -> None:
+    """Write the scores of every task, the means with deviations, paired tests and losses."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for section in sections:
+        head = ["method", "source", "target", "calibrator", "runs", "ece_sd", *TASK_COLUMNS]
+        _write(folder / f"{section.suite.name}.csv", head, task_rows(section))
+    head = ["suite", "metric", "calibrator", "method", "mean", "sd"]
+    _write(folder / "means.csv", head, (row for each in sections for row in mean_rows(each)))
+    head = ["suite", "method", "baseline", "tasks", "wins", "difference", "p"]
+    _write(folder / "comparisons.csv", head, (row for each in sections for row in test_rows(each)))
+    head = ["suite", "method", "source", "target", "pseudocal", "none", "better"]
+    _write(folder / "losses.csv", head, (row for each in sections for row in loss_rows(each)))
+
+
+def _write(path: Path, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(head)
+        writer.writerows(rows)
+
+
+def task_rows(section: Section) -> list[list[str]]:
+    """A row for each task and calibrator: the means over seeds and repetitions."""
+    names = variants([record.task for record in section.records])
+    found: dict[tuple[Task, str], list[Record]] = {}
+    for record in section.records:
+        found.setdefault((record.task.of_seed(0), record.calibrator), []).append(record)
+    rows = []
+    for (task, calibrator), runs in found.items():
+        ece = [100 * record.ece for record in runs]
+        spread = f"{np.std(ece, ddof=1):.3f}" if len(runs) > 1 else ""
+        values = [_mean_of(runs, *column) for column in TASK_COLUMNS.values()]
+        place = [names[task], task.source, task.target, _title(calibrator)]
+        rows.append([*place, str(len(runs)), spread, *values])
+    return rows
+
+
+def _mean_of(runs: Sequence[Record], name: str, digits: int) -> str:
+    """The mean over runs; nothing if a run has no value."""
+    values = [getattr(record, name) for record in runs]
+    if any(value is None for value in values):
+        return ""
+    return f"{np.mean(values) * (100 if name in IN_PERCENT else 1):.{digits}f}"
+
+
+def mean_rows(section: Section) -> list[list[str]]:
+    """Every cell of the tables over targets, of all metrics."""
+    rows = []
+    for metric in ("ece", "nll", "brier", "correspondence"):
+        if all(getattr(record, metric) is None for record in section.records):
+            continue
+        table = tables(section.suite, section.records, metric)[0]
+        for name, cells in table.rows:
+            measured = {**SKILLS, RESOLUTION: "ece"}.get(name, metric)
+            scale = 100 if measured in PERCENT else 1
+            for column, cell in zip(table.columns, cells, strict=True):
+                values = [f"{scale * v:.4f}" for v in (cell.mean, cell.sd)]
+                values = ["" if value == "nan" else value for value in values]
+                rows.append([section.suite.name, measured, name, column, *values])
+    return rows
+
+
+def test_rows(section: Section) -> list[list[str]]:
+    """PseudoCal compared with each baseline, by method and for all."""
+    return [
+        [
+            section.suite.name,
+            each.where,
+            _title(each.baseline),
+            str(each.tasks),
+            str(each.wins),
+            f"{100 * each.difference:.3f}",
+            f"{each.p:.2g}",
+        ]
+        for each in section.comparisons
+    ]
+
+
+def loss_rows(section: Section) -> list[list[str]]:
+    """Every task on which PseudoCal is not the best calibrator without target labels."""
+    rows = []
+    for task, means in ece_of_tasks(section).items():
+        own = means.pop("pseudocal", math.nan)
+        better = sorted((value, name) for name, value in means.items() if value < own)
+        if not better:
+            continue
+        names = "; ".join(f"{_title(name)} {value:.2f}" for value, name in better)
+        none = f"{means['none']:.2f}" if "none" in means else ""
+        method = variants([record.task for record in section.records])[task]
+        rows.append(
+            [section.suite.name, method, task.source, task.target, f"{own:.2f}", none, names]
+        )
+    return rows
+
+
+def ece_of_tasks(section: Section) -> dict[Task, dict[str, float]]:
+    """The mean ECE of each label-free calibrator in percent, by task of seed 0."""
+    found: dict[Task, dict[str, list[float]]] = {}
+    for record in section.records:
+        if not sees_labels(record.calibrator):
+            values = found.setdefault(record.task.of_seed(0), {})
+            values.setdefault(record.calibrator, []).append(100 * record.ece)
+    return {
+        task: {name: float(np.mean(each)) for name, each in values.items()}
+        for task, values in found.items()
+    }
+
+
+# ------------------------------------------------------------------------------ page
+
+
+def page(sections: Sequence[Section], store: Store, figures_in: Path) -> str:
+    """The whole page; its figures are drawn into a folder."""
+    parts = [
+        *preface(sections, store),
+        *summary(sections),
+        *(part for each in sections for part in section_parts(each, store, figures_in)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def preface(sections: Sequence[Section], store: Store) -> list[str]:
+    """How the numbers were made, and where the rest of them is."""
     packages = ", ".join(f"{name} {version}" for name, version in training_versions().items())
-    tasks = list(dict.fromkeys(task for suite in suites for task in suite.tasks))
+    tasks = unique(task for section in sections for task in section.suite.tasks)
     trainings = {task.training for task in tasks if task.segments}
     seconds = sum(
         stage["cpu"]
         for task in [*tasks, *trainings]
         for stage in _times(store.folder(task)).values()
     )
-    paragraphs = [
+    files = ", ".join(
+        f"[{section.suite.name}](results/{section.suite.name}.csv)" for section in sections
+    )
+    return [
         "# Results",
-        "Written by `python benchmarks/results.py` from runs of the built-in suites. "
+        "`python benchmarks/results.py --out STORE` runs all suites and writes this page. "
         "[The benchmark](bench.md) says what a suite is and how to run one.",
-        f"{packages}. {_processor()}, {os.cpu_count()} cores, shared with other work. Training, predicting, "
-        f"mixing, calibrating and scoring {len(tasks)} tasks took {seconds / 60:.0f} minutes of CPU; the "
-        "features that they share (EfficientNet-Lite0) come on top.",
+        f"{packages}. {_processor()}, {os.cpu_count()} cores, shared with other work. Training, "
+        f"predicting, mixing, calibrating and scoring {len(tasks)} models took "
+        f"{seconds / 60:.0f} minutes of CPU, without the shared features of EfficientNet-Lite0.",
+        f"All numbers as CSV: the scores of every task ({files}), "
+        "[means](results/means.csv) with standard deviations, "
+        "[paired tests](results/comparisons.csv) and every task on which PseudoCal "
+        "[loses](results/losses.csv). ECE, accuracy, mIoU and correspondence are in percent.",
     ]
-    return "\n\n".join(paragraphs)
 
 
 def _times(folder: Path) -> dict[str, dict[str, float]]:
@@ -176,67 +381,56 @@ def _processor() -> str:
     )
 
 
-def section(suite: Suite, store: Store) -> str:
-    """The tables, figures and losses of a suite; tasks that were not run are named."""
-    waiting = [task for task in suite.tasks if not store.scores(task)]
-    suite = replace(suite, tasks=tuple(task for task in suite.tasks if task not in waiting))
-    records = read_records(suite, store)
+def section_parts(section: Section, store: Store, figures_in: Path) -> list[str]:
+    """The main table of a suite, the losses of PseudoCal and the figures."""
+    suite = section.suite
     parts = [
         f"## {suite.name}",
-        f"{suite.about[0].upper()}{suite.about[1:]}. {_size(records, suite)}.",
-        regime(suite, records, store),
+        f"{suite.about[0].upper()}{suite.about[1:]}. {size(section)}. {regime(section, store)}",
     ]
-    for metric in ("ece", "nll", "brier"):
-        parts += [markdown(table) for table in tables(suite, records, metric)]
-    if any(record.correspondence is not None for record in records):
-        parts += [markdown(table) for table in tables(suite, records, "correspondence")]
-    if "pseudocal" in suite.calibrators:
-        parts += ["PseudoCal against each, by ECE:", comparisons(compare_over_tasks(records))]
-        if len(suite.calibrators) > 7:
-            parts += [
-                "By target:",
-                *(markdown(table) for table in tables(suite, records, "ece", "target")),
-            ]
-        parts += losses(records)
-    parts += (
-        temperatures(suite, store)
-        if {"tempscal", "transcal", "pseudocal"} <= set(suite.calibrators)
-        else []
-    )
-    parts += figures(suite, store)
-    missing = missing_scores(suite, store)
-    parts += ["Missing: " + "; ".join(missing) + "."] if missing else []
-    if waiting:
-        methods = ", ".join(unique(task.method for task in waiting))
-        parts.append(f"Not run yet: {len(waiting)} tasks ({methods}).")
-    return "\n\n".join(parts)
+    if suite.name not in WITHOUT_TABLE:
+        parts.append(main_table(section))
+    if section.comparisons:
+        parts.append(f"{losses(section)}{correspondence(section)}")
+    if suite.name in EXPLAINED:
+        parts.append(temperatures(section, store))
+    parts += figures(suite, store, figures_in)
+    if section.missing:
+        parts.append("Missing: " + "; ".join(section.missing) + ".")
+    return parts
 
 
-def _size(records: list[Record], suite: Suite) -> str:
+def size(section: Section) -> str:
+    """How many pairs of domains, methods, seeds and repetitions a suite has."""
+    tasks = section.suite.tasks
     counts = {
-        "pair": len({record.task.pair for record in records}),
-        "method": len({record.task.method for record in records}),
-        "seed": len({record.task.seed for record in records}),
-        "repetition": suite.repeats,
+        "pair": len({task.pair for task in tasks}),
+        "method": len(section.methods),
+        "seed": len({task.seed for task in tasks}),
+        "repetition": section.suite.repeats,
     }
     words = [f"{n} {word}{'s' * (n > 1)}" for word, n in counts.items()]
-    return ", ".join(words).replace("pairs", "pairs of domains", 1)
+    said = ", ".join(words).replace("pairs", "pairs of domains", 1)
+    if len(section.methods) == 1:
+        return said.replace("1 method", f"1 method ({section.methods[0]})")
+    return said
 
 
-def regime(suite: Suite, records: list[Record], store: Store) -> str:
+def regime(section: Section, store: Store) -> str:
     """How hard the task is: the number of classes and the accuracy of the models."""
-    table = tables(suite, records)[0]
-    accuracies = [100 * cell.mean for cell in dict(table.rows)["Accuracy"][:-1]]
     classes = ""
-    if not suite.tasks[0].segments:
-        first = {task.data: task for task in suite.tasks}.values()  # a task of each data set
+    if not section.suite.tasks[0].segments:
+        first = {task.data: task for task in section.suite.tasks}.values()
         counts = [
             str(load_arrays(store.folder(task) / "target.npz")["logits"].shape[1]) for task in first
         ]
         classes = f"{' or '.join(counts)} classes; "
-    return (
-        f"Regime: {classes}the models are right on {_range(accuracies)}% of the target, by method."
-    )
+    return f"Regime: {classes}the models are right on {_range(accuracies(section))}% of the target."
+
+
+def accuracies(section: Section) -> list[float]:
+    """The mean accuracy of the models of each method in percent."""
+    return [section.value("Accuracy", method) for method in section.methods]
 
 
 def _range(values: list[float]) -> str:
@@ -248,58 +442,115 @@ def _range(values: list[float]) -> str:
     return " to ".join(unique(f"{value:.0f}" for value in (min(values), max(values))))
 
 
-def temperatures(suite: Suite, store: Store) -> list[str]:
-    """Why temperatures come out as they do.
+def main_table(section: Section) -> str:
+    """The ECE of each calibrator by method, and how often PseudoCal is better."""
+    methods = section.methods if len(section.methods) > 1 else ()
+    head = ["ECE, mean over targets, %", *methods, "average"]
+    compared = bool(section.comparisons)
+    if compared:
+        head.append("PseudoCal better")
+    lines = [_line(head), "|" + "---|" * len(head)]
+    for name, cells in section.ece.rows:
+        if name in ONLY_IN_FILES:
+            continue
+        row = [name]
+        row += [_cell(cell) for cell in cells[:-1]][: len(methods)]
+        row.append(_cell(cells[-1], spread=True))
+        if compared:
+            row.append(section.wins(name).replace(" of ", "/"))
+        lines.append(_line(row))
+    return "\n".join(lines)
 
-    How right and how sure the models are, and what pseudo-labels do.
-    """
-    if any(task.scenario == "source-free" for task in suite.tasks):
-        return []
-    rows = []
-    for method in unique(task.method for task in suite.tasks):
-        each = np.mean(
-            [_explained(task, store) for task in suite.tasks if task.method == method], axis=0
-        )
-        rows.append(
-            f"| {method} | "
-            + " | ".join(f"{v:.1f}" if i < 3 else f"{v:.2f}" for i, v in enumerate(each))
-            + " |"
-        )
-    head = (
-        "| method | accuracy, source | accuracy, target | confidence, target | log T, oracle | PseudoCal "
-        "| the same mixup samples, true labels | TempScal | TransCal |"
+
+def _cell(cell: TableCell, spread: bool = False) -> str:
+    if math.isnan(cell.mean):
+        return "-"
+    mean = f"{100 * cell.mean:.2f}"
+    text = f"**{mean}**" if cell.best else mean
+    if spread and cell.sd > 1e-6:  # a smaller deviation is rounding
+        text += f" ± {100 * cell.sd:.2f}"
+    return text
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def losses(section: Section) -> str:
+    """On how many tasks PseudoCal harms, and on how many another calibrator is better."""
+    means = ece_of_tasks(section)
+    worse: dict[str, int] = {}
+    names = variants([record.task for record in section.records])
+    for task, values in means.items():
+        if values["pseudocal"] > values.get("none", math.inf):
+            worse[names[task]] = worse.get(names[task], 0) + 1
+    where = ", ".join(f"{name} {count}" for name, count in worse.items())
+    harmed = f"{sum(worse.values())} of {len(means)} tasks"
+    if len(section.methods) > 1 and where:
+        harmed += f" ({where})"
+    return (
+        f"PseudoCal is worse than no calibration on {harmed}. Another calibrator without target "
+        f"labels is better on {len(loss_rows(section))}."
     )
-    said = (
-        "Means over tasks. Accuracy and confidence in percent, before calibration, the source's on held-out rows. "
-        "With the true label of the larger fraction in the place of the pseudo-label, what is left of the difference "
-        "from the oracle's is the mixing's:"
+
+
+def correspondence(section: Section) -> str:
+    """How often PseudoCal's mixup samples are right exactly where the inputs are."""
+    if all(record.correspondence is None for record in section.records):
+        return ""
+    rows = dict(tables(section.suite, section.records, "correspondence")[0].rows)
+    chance = f"{PSEUDOCAL}, chance level"
+    if chance not in rows:
+        return ""
+    return (
+        f" Its correspondence rate is {100 * rows[PSEUDOCAL][-1].mean:.1f}% "
+        f"(chance level {100 * rows[chance][-1].mean:.1f}%)."
     )
-    return [said, "\n".join([head, "|" + "---|" * 9, *rows])]
+
+
+def temperatures(section: Section, store: Store) -> str:
+    """The accuracy and confidence behind the temperatures, by method."""
+    names = variants(section.suite.tasks)
+    columns = ["accuracy, source", "accuracy", "confidence", "log T, oracle", "PseudoCal"]
+    columns += ["PseudoCal, true labels", "TempScal", "TransCal"]
+    lines = [_line(["method", *columns]), "|" + "---|" * (1 + len(columns))]
+    for method in section.methods:
+        tasks = [task for task in section.suite.tasks if names[task.of_seed(0)] == method]
+        means = np.mean([_explained(task, store) for task in tasks], axis=0)
+        percents = [f"{value:.1f}" for value in means[:3]]
+        lines.append(_line([method, *percents, *(f"{value:.2f}" for value in means[3:])]))
+    return "\n".join(lines)
 
 
 def _explained(task: Task, store: Store) -> list[float]:
-    folder, scores = store.folder(task), store.scores(task)
-    target, source, mixup_samples = (
-        load_arrays(folder / name)
-        for name in ("target.npz", "source_val.npz", "mixup/pseudocal.npz")
-    )
+    """Accuracies and confidence in percent, then logarithms of temperatures."""
+    folder = store.folder(task)
+    target = load_arrays(folder / "target.npz")
+    source = load_arrays(folder / "source_val.npz")
+    mixup_samples = load_arrays(folder / "mixup" / "pseudocal.npz")
     labels = np.load(folder / "target_labels.npy", allow_pickle=False)
-    right = fit_temperature(mixup_samples["logits"], labels[mixup_samples["first"]]).temperature
-    found = [
-        scores[name]["temperature"] for name in ("oracle", "pseudocal", "tempscal", "transcal")
-    ]
-    oracle, pseudocal, tempscal, transcal = (float(np.log(t)) for t in found if t is not None)
+    true_labels = labels[mixup_samples["first"]]
+    scores = store.scores(task)
+
+    def found(name: str) -> float:
+        temperature = scores[name]["temperature"]
+        assert temperature is not None
+        return math.log(temperature)
+
     return [
         100 * float((source["logits"].argmax(axis=1) == source["labels"]).mean()),
         100 * float((target["logits"].argmax(axis=1) == labels).mean()),
         100 * float(softmax(target["logits"]).max(axis=1).mean()),
-        *(oracle, pseudocal, float(np.log(right)), tempscal, transcal),
+        found("oracle"),
+        found("pseudocal"),
+        math.log(fit_temperature(mixup_samples["logits"], true_labels).temperature),
+        found("tempscal"),
+        found("transcal"),
     ]
 
 
-def figures(suite: Suite, store: Store) -> list[str]:
-    """Draw the chosen figures beside the page."""
-    folder = HERE / "docs" / "paper" / "results"
+def figures(suite: Suite, store: Store, folder: Path) -> list[str]:
+    """Draw the chosen figures of a suite."""
     wanted = FIGURES.get(suite.name, ())
     lines = []
     for path in draw_figures(suite, store, folder) if wanted else ():
@@ -311,160 +562,73 @@ def figures(suite: Suite, store: Store) -> list[str]:
     return lines
 
 
-def losses(records: list[Record]) -> list[str]:
-    """Every task on which PseudoCal is not the best of those that need no labels, the harmful ones first."""
-    rows = []
-    for key in dict.fromkeys((r.task.method, r.task.pair) for r in records):
-        ece: dict[str, list[float]] = {}
-        for r in records:
-            if (r.task.method, r.task.pair) == key:
-                ece.setdefault(r.calibrator, []).append(r.ece)
-        means = {
-            name: float(np.mean(values)) for name, values in ece.items() if not sees_labels(name)
-        }
-        mine = means.pop("pseudocal")
-        better = sorted((value, name) for name, value in means.items() if value < mine)
-        if better:
-            harm = means.get("none", 1.0) < mine
-            names = ", ".join(
-                f"{find_compared(name).title} {100 * value:.1f}" for value, name in better
-            )
-            rows.append(
-                (
-                    not harm,
-                    -mine,
-                    f"| {key[0]} | {key[1]} | {100 * mine:.1f} | {'yes' if harm else ''} | {names} |",
-                )
-            )
-    total = len({(r.task.method, r.task.pair) for r in records})
-    harmful = sum(not row[0] for row in rows)
-    said = f"PseudoCal is worse than no calibration on {harmful} of {total} tasks, and beaten by another on {len(rows)}:"
-    head = [
-        "| method | task | PseudoCal's ECE, % | worse than none | beaten by |",
-        "|---|---|---|---|---|",
-    ]
-    return [said, "\n".join([*head, *(line for *_, line in sorted(rows))])] if rows else []
-
-
 # ------------------------------------------------------------------------------ summary
 
-
-@dataclass(frozen=True)
-class PageTable:
-    """A table of the page: cells by the first cell of their row, and by column."""
-
-    rows: dict[str, dict[str, str]]
-
-    def value(self, row: str, column: str = "average") -> float:
-        """The number in a cell, without its deviation."""
-        return float(self.rows[row][column].replace("*", "").split(" ")[0])
-
-
-def page_tables(page: str) -> dict[str, dict[str, PageTable]]:
-    """The tables of each section, by the first cell of their heads."""
-    found: dict[str, dict[str, PageTable]] = {}
-    for part in page.split("\n## ")[1:]:
-        name, _, text = part.partition("\n")
-        for block in re.findall(r"(?:^\|.*\n)+", text + "\n", re.MULTILINE):
-            lines = [
-                [cell.strip() for cell in line.strip("|").split(" | ")]
-                for line in block.splitlines()
-            ]
-            head = lines[0]
-            rows = {line[0]: dict(zip(head[1:], line[1:], strict=False)) for line in lines[2:]}
-            found.setdefault(name, {}).setdefault(head[0], PageTable(rows))
-    return found
-
-
-def with_summary(page: str) -> str:
-    """Put the summary of a page before its first section."""
-    page = re.sub(rf"\n{SUMMARY}\n.*?(?=\n## )", "", page, flags=re.DOTALL)
-    before, _, rest = page.partition("\n## ")
-    return f"{before.rstrip()}\n\n{summary(page)}\n\n## {rest}"
-
-
-ECE_TABLE = "ECE, mean over targets, %"
-TESTS = "PseudoCal against"
-CONSTANT = "Constant, T = 2"
-RELEASED = "TransCal, as released"
 NOTES = [
-    "Cells are means over targets, each the mean over its tasks; ± is the standard deviation of that mean over "
-    "runs: seeds, times repetitions of the calibration. The ensembles of three seeds are one and the same, so "
-    "theirs comes from the pairs that are drawn, or is left out. The best of a column is bold; the oracle and 50 "
-    "labels, which see target labels, do not compete. ECE has 15 bins.",
-    '"Constant, T = 2" divides all logits by 2: any method must beat it. "Accuracy" is that of the models before '
-    'calibration. "Perfectly calibrated, by chance" is the ECE that a calibrated model with the oracle\'s '
-    "confidences is expected to have at this number of inputs: smaller differences mean nothing. The chance level "
-    "of the correspondence rate is that of independent mistakes.",
-    '"k of n" counts the tasks on which PseudoCal has the lower value; p is that of Wilcoxon\'s signed-rank test '
-    "over tasks, each the mean of its seeds. Tasks share domains, so p is a description rather than a proof.",
+    "Cells are means over targets, each the mean over its tasks. ± is the standard deviation of "
+    "that mean over runs: seeds, times repetitions of the calibration. An ensemble is the same "
+    "for all seeds. The lowest value of a column is bold; the oracle and 50 labels see target "
+    "labels and do not compete. ECE has 15 bins. Further calibrators, NLL and Brier scores are in "
+    "the [means](results/means.csv).",
+    '"Constant, T = 2" divides all logits by 2; a method that does not beat it adds nothing. '
+    '"Accuracy" is measured before calibration. "Perfectly calibrated, by chance" is the expected '
+    "ECE of a calibrated model with the oracle's confidences at this number of inputs: smaller "
+    "differences mean nothing.",
+    '"PseudoCal better" counts tasks, each the mean of its runs. The paired tests are Wilcoxon\'s '
+    "signed-rank tests over tasks. Tasks share domains, so p describes rather than proves.",
+    'The second table of a suite explains the temperatures. "PseudoCal, true labels" is fitted on '
+    "the same mixup samples with the true label of the larger input instead of the pseudo-label. "
+    "The rest of its difference from the oracle comes from mixing.",
 ]
 
 
-def summary(page: str) -> str:
-    """What the tables of a page say, with the regime of each suite."""
-    sections = page_tables(page)
-    suites = {
-        name: found
-        for name, found in sections.items()
-        if {ECE_TABLE, TESTS} <= found.keys() and "TempScal" in found[ECE_TABLE].rows
-    }
-    parts = [SUMMARY, "Means over targets and methods. The regimes differ, and so do the orders."]
-    head = "| suite | accuracy, % | no calibration | PseudoCal | oracle | better than none | than TransCal, as released |"
-    lines = [head, "|" + "---|" * 7, _row_of_paper()]
-    lines += [_row_of(name, found) for name, found in suites.items()]
-    parts.append("\n".join(lines))
-    parts.append(
-        "Mean ECE in percent, the lowest first; the oracle and 50 labels see target labels:"
-    )
-    parts.append("\n".join(_order(name, found[ECE_TABLE]) for name, found in suites.items()))
-    parts += transcal(suites, sections.get("transcal-starts"))
-    parts += ["### How to read the tables", *NOTES]
-    older = [f"`{name}`" for name, found in suites.items() if CONSTANT not in found[ECE_TABLE].rows]
-    if older:
-        parts.append(
-            f"{', '.join(older)} were run before there were a constant, a perfectly calibrated model and chance levels."
-        )
-    return "\n\n".join(parts)
-
-
-def _row_of(name: str, found: dict[str, PageTable]) -> str:
-    table = found[ECE_TABLE]
-    cells = [
-        f"`{name}`",
-        _range(_accuracies(table)),
-        *(f"{table.value(row):.2f}" for row in ("No calibration", "PseudoCal", "Oracle")),
-        _wins(found, "No calibration"),
-        _wins(found, RELEASED),
+def summary(sections: Sequence[Section]) -> list[str]:
+    """The tables in short, with the regime of each suite."""
+    chosen = [section for section in sections if is_summarised(section)]
+    head = ["suite", "accuracy, %", "no calibration", "T = 2", PSEUDOCAL, "oracle"]
+    head += ["better than none", "than TransCal, as released"]
+    lines = [_line(head), "|" + "---|" * len(head), _line(paper_row())]
+    lines += [_line(summary_row(section)) for section in chosen]
+    parts = [
+        "## Summary",
+        "Mean ECE in percent over targets and methods. The regimes differ, and so do the orders.",
+        "\n".join(lines),
+        "The lowest mean ECE first; the oracle and 50 labels see target labels:",
+        "\n".join(order(section) for section in chosen if section.suite.name in ORDERED),
+        against(chosen, CONSTANT, "a constant T = 2"),
+        *transcal(chosen, sections),
+        "### How to read the tables",
+        *NOTES,
     ]
-    return f"| {' | '.join(cells)} |"
+    return [part for part in parts if part]
 
 
-def _accuracies(table: PageTable) -> list[float]:
-    """The mean accuracy of the models of each method."""
-    other = ("average", "CPU s a task")
-    return [
-        table.value("Accuracy", column) for column in table.rows["Accuracy"] if column not in other
-    ]
+def is_summarised(section: Section) -> bool:
+    """Whether a suite compares PseudoCal with fits on the source."""
+    return bool(section.comparisons) and {"TempScal", NONE, "Oracle"} <= section.rows.keys()
 
 
-def _row_of_paper() -> str:
-    """The paper's numbers, by task."""
-    none, pseudocal, oracle, transcal = (
+def summary_row(section: Section) -> list[str]:
+    """The row of a suite in the summary."""
+    shown = [NONE, CONSTANT, PSEUDOCAL, "Oracle"]
+    values = [f"{section.value(row):.2f}" if section.has(row) else "-" for row in shown]
+    wins = [section.wins(NONE), section.wins(RELEASED)]
+    return [f"`{section.suite.name}`", _range(accuracies(section)), *values, *wins]
+
+
+def paper_row() -> list[str]:
+    """The paper's numbers, over its tasks."""
+    none, pseudocal, oracle, baseline = (
         published_cells(name) for name in ("No Calib.", "PseudoCal", "Oracle", "TransCal")
     )
-    accuracies = list(published_cells("Accuracy", "accuracy").values())
-    means = [
-        np.mean([each[key] for key in pseudocal if key in each])
+    found = list(published_cells("Accuracy", "accuracy").values())
+    none_mean, own_mean, oracle_mean = (
+        f"{np.mean([each[key] for key in pseudocal if key in each]):.2f}"
         for each in (none, pseudocal, oracle)
-    ]
-    cells = [
-        "the paper",
-        f"{_range(accuracies)}, mean {np.mean(accuracies):.0f}",
-        *(f"{mean:.2f}" for mean in means),
-        *(_lower(pseudocal, other) for other in (none, transcal)),
-    ]
-    return f"| {' | '.join(cells)} |"
+    )
+    accuracy = f"{_range(found)}, mean {np.mean(found):.0f}"
+    wins = [_lower(pseudocal, none), _lower(pseudocal, baseline)]
+    return ["the paper", accuracy, none_mean, "-", own_mean, oracle_mean, *wins]
 
 
 def _lower(first: dict[tuple[str, ...], float], second: dict[tuple[str, ...], float]) -> str:
@@ -473,111 +637,75 @@ def _lower(first: dict[tuple[str, ...], float], second: dict[tuple[str, ...], fl
     return f"{sum(first[key] < second[key] for key in common)} of {len(common)}"
 
 
-def _wins(found: dict[str, PageTable], baseline: str) -> str:
-    row = found[TESTS].rows.get(baseline)
-    return list(row.values())[-1].split(",")[0] if row else "-"
-
-
-def _order(name: str, table: PageTable) -> str:
-    """All calibrators of a table by their mean ECE."""
-    skipped = ("Accuracy", "mIoU", RESOLUTION)
-    values = {row: table.value(row) for row in table.rows if row not in skipped}
+def order(section: Section) -> str:
+    """The main calibrators of a suite by their mean ECE."""
+    values = {row: section.value(row) for row in MAIN if section.has(row)}
     ranked = sorted(values, key=lambda row: values[row])
-    return f"- `{name}`: " + " < ".join(f"{row} {values[row]:.2f}" for row in ranked)
+    return f"- `{section.suite.name}`: " + " < ".join(f"{row} {values[row]:.2f}" for row in ranked)
 
 
-def transcal(
-    suites: dict[str, dict[str, PageTable]], starts: dict[str, PageTable] | None
-) -> list[str]:
+def against(sections: Sequence[Section], baseline: str, words: str) -> str:
+    """In which suites PseudoCal has a lower mean ECE than a baseline, and in which a higher one."""
+    lower: list[str] = []
+    higher: list[str] = []
+    for section in sections:
+        if section.has(baseline):
+            better = section.value(PSEUDOCAL) < section.value(baseline)
+            (lower if better else higher).append(f"`{section.suite.name}`")
+    said = []
+    if lower:
+        said.append(f"PseudoCal has a lower mean ECE than {words} in {', '.join(lower)}.")
+    if higher:
+        said.append(f"PseudoCal has a higher mean ECE than {words} in {', '.join(higher)}.")
+    return " ".join(said)
+
+
+def transcal(chosen: Sequence[Section], sections: Sequence[Section]) -> list[str]:
     """How PseudoCal and TransCal compare in the paper and here, and why."""
-    compared = {name: found for name, found in suites.items() if RELEASED in found[TESTS].rows}
-    counts = [f"in `{name}` on {_wins(found, RELEASED)}" for name, found in compared.items()]
-    fixed = [f"in `{name}` on {_wins(found, 'TransCal')}" for name, found in compared.items()]
+    compared = [section for section in chosen if RELEASED in section.rows]
+    counts = [f"in `{each.suite.name}` on {each.wins(RELEASED)}" for each in compared]
+    fixed = [f"in `{each.suite.name}` on {each.wins(TRANSCAL)}" for each in compared]
     paper = _lower(published_cells("PseudoCal"), published_cells("TransCal"))
     said = [
         "### PseudoCal and TransCal",
-        f"In the paper, PseudoCal has a lower ECE than TransCal on {paper} tasks; {', '.join(counts)}. These results "
-        "disagree. Two things matter, the regime and where the search of TransCal starts. Where models are mostly "
-        "wrong, their consistent mistakes count as right on mixup samples, so PseudoCal's temperature is too low; "
-        "TransCal estimates the error from labelled source data instead.",
-        "The released code of TransCal looks for T and an exponent that solve one equation. Every exponent does so with "
-        "its own T, so the result depends on where the search starts, T = 2. With a fixed exponent, which has one "
-        f"solution, the counts are: {', '.join(fixed)}.",
+        f"In the paper, PseudoCal has a lower ECE than TransCal on {paper} tasks; "
+        f"{', '.join(counts)}. These results disagree, for two reasons: the regime and the start "
+        "of TransCal's search. Where models are mostly wrong, their consistent errors count as "
+        "right on mixup samples, and PseudoCal's temperature is too low. TransCal estimates the "
+        "error from labelled source data instead.",
+        "The released code of TransCal searches for T and an exponent that solve one equation. "
+        "Every exponent has a solution T, so the result depends on the start of the search, "
+        f"T = 2. With a fixed exponent there is one solution; the counts are then: "
+        f"{', '.join(fixed)}.",
     ]
-    if starts is not None:
-        said += _about_starts(starts[ECE_TABLE])
+    for section in sections:
+        if section.suite.name == "transcal-starts":
+            said += about_starts(section)
     return said
 
 
-def _about_starts(table: PageTable) -> list[str]:
-    """How far the result of TransCal depends on where its search starts."""
+def about_starts(section: Section) -> list[str]:
+    """How far the result of TransCal depends on the start of its search."""
     rows = {"2.0": RELEASED}
-    for row in table.rows:
+    for row in section.rows:
         if row.startswith(f"{RELEASED}, start "):
             rows[row.split()[-1]] = row
     starts = sorted(rows, key=float)
     lines = []
-    for column in table.rows["PseudoCal"]:
-        if column in ("average", "CPU s a task"):
-            continue
-        own = table.value("PseudoCal", column)
-        found = [table.value(rows[start], column) for start in starts]
+    for method in section.methods:
+        own = section.value(PSEUDOCAL, method)
+        found = [section.value(rows[start], method) for start in starts]
         better = sum(value < own for value in found)
         values = ", ".join(f"{value:.2f}" for value in found)
         lines.append(
-            f"- {column}: {values}. Lower than PseudoCal's {own:.2f} from {better} of {len(found)} starts."
+            f"- {method}: {values}. Lower than PseudoCal's {own:.2f} from {better} of "
+            f"{len(found)} starts."
         )
     return [
-        f"The mean ECE of the released version from T = {', '.join(starts)} ([table](#transcal-starts), one seed):",
+        f"The mean ECE of the released version from T = {', '.join(starts)} "
+        "([table](#transcal-starts), one seed):",
         "\n".join(lines),
     ]
-
-
-# ------------------------------------------------------------------------------ readme
-
-
-def write_readme(page: str) -> None:
-    """Put some rows of the table of `emoji`, its regime and TransCal into the README."""
-    text = page.split("\n## emoji\n")[1]
-    table = text[text.index(f"| {ECE_TABLE} |") :].split("\n\n")[0].splitlines()
-    rows = [line for line in table[2:] if line.split(" | ")[0].strip("| ") in IN_README]
-    _between(MARK, "\n".join([*table[:2], *rows]))
-    _between(STORY, regimes(page_tables(page)))
-
-
-def regimes(sections: dict[str, dict[str, PageTable]]) -> str:
-    """What the README says of the regimes and of TransCal."""
-    paper = np.mean(list(published_cells("Accuracy", "accuracy").values()))
-    counts = [
-        f"in the paper PseudoCal has a lower ECE than TransCal on "
-        f"{_lower(published_cells('PseudoCal'), published_cells('TransCal'))} tasks"
-    ]
-    lines = [f"The models of the paper are right on {paper:.0f}% of the target in the mean."]
-    for name, classes in (("emoji", 52), ("emoji-groups", 8)):
-        if name not in sections:
-            continue
-        found = sections[name]
-        table = found[ECE_TABLE]
-        accuracy = _range(_accuracies(table))
-        change = (
-            f"{table.value('No calibration', 'mcc'):.1f} to {table.value('PseudoCal', 'mcc'):.1f}"
-        )
-        lines.append(
-            f"In `{name}`, with {classes} classes, they are right on {accuracy}%, and PseudoCal changes the ECE after MCC "
-            f"from {change}."
-        )
-        counts.append(f"in `{name}` on {_wins(found, RELEASED)}")
-    text = ", ".join(counts)
-    lines.append(
-        f"{text[0].upper()}{text[1:]}: [why these disagree](docs/paper/results.md#pseudocal-and-transcal)."
-    )
-    return "\n".join(lines)
-
-
-def _between(mark: str, text: str) -> None:
-    path = HERE / "README.md"
-    before, _, after = path.read_text().split(mark)
-    path.write_text(f"{before}{mark}\n{text}\n{mark}{after}")
 
 
 if __name__ == "__main__":

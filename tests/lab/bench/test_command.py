@@ -20,6 +20,14 @@ def bench(*words):
     return main(["bench", *map(str, words)])
 
 
+@pytest.mark.parametrize("words", [("--ray",), ("--ray", "local")])
+def test_a_run_on_ray_leaves_the_same_files(
+    words, ray, tiny_file, done, cache, tmp_path, content_of
+):
+    assert bench("run", tiny_file, "--out", tmp_path, *words, "--workers", 2, "--quiet") == 0
+    assert content_of(tmp_path) == content_of(done.out)
+
+
 def test_tables_and_figures_of_a_run(tiny_file, done, tmp_path, capsys):
     assert bench("run", tiny_file, "--out", done.out, "--workers", 1) == 0
     said = capsys.readouterr()

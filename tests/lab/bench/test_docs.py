@@ -1,4 +1,4 @@
-"""What the prose of the results claims is what the tables of the results say."""
+"""The prose of the results page is what its tables say, and its tables are what its files say."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ import tomllib
 from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
+import numpy as np
 import pytest
 
 from pseudocal.lab.bench import Store, built_in, run
 from pseudocal.lab.bench.suite_file import parse_suite
 
 ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "paper" / "results.md"
+FILES = ROOT / "docs" / "paper" / "results"
+HEAD = "ECE, mean over targets, %"
+NOT_CALIBRATORS = ("", "Accuracy", "mIoU", "Perfectly calibrated, by chance")
 
 
 def test_what_is_said_of_segmenters_is_so():
@@ -39,39 +45,49 @@ def test_the_suite_files_of_the_page_are_suites():
     )  # so their models are shared
 
 
-# ------------------------------------------------------------------------------ orders
+# ------------------------------------------------------------------------------ results
 
 
 def results() -> str:
-    return (ROOT / "docs" / "paper" / "results.md").read_text(encoding="utf-8")
+    return PAGE.read_text(encoding="utf-8")
 
 
-def table_of(page: str, section: str, head: str) -> dict[str, list[str]]:
+def rows_of(name: str, folder: Path = FILES) -> list[dict[str, str]]:
+    with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def sections_of(page: str) -> dict[str, str]:
+    """The text of each suite, by its name."""
+    found = re.findall(r"^## ([\w.-]+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    return {name: text for name, text in found if f"| {HEAD} |" in text}
+
+
+def table_of(page: str, section: str, head: str = HEAD) -> dict[str, list[str]]:
     """The first table of a section whose head begins so: cells by row, the head under ""."""
-    (text,) = re.findall(
-        rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL
-    )
+    text = sections_of(page)[section]
     start = text.index(f"| {head} |")
     lines = text[start:].split("\n\n")[0].splitlines()
     rows = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines]
     return {"": rows[0][1:], **{row[0]: row[1:] for row in rows[2:]}}
 
 
+def number(cell: str) -> float:
+    """The mean in a cell, without its deviation."""
+    return float(cell.split(" ")[0].strip("*"))
+
+
 def ece_of(page: str, section: str, column: str = "average") -> dict[str, float]:
     """The mean ECE of each calibrator in a section."""
-    table = table_of(page, section, "ECE, mean over targets, %")
+    table = table_of(page, section)
     place = table[""].index(column)
-    skipped = ("", "Accuracy", "mIoU", "Perfectly calibrated, by chance")
-    return {
-        name: float(cells[place].strip("* ").split("*")[0].split(" ")[0])
-        for name, cells in table.items()
-        if name not in skipped
-    }
+    names = [name for name in table if name not in NOT_CALIBRATORS]
+    return {name: number(table[name][place]) for name in names if table[name][place] != "-"}
 
 
 def wins_in(page: str, section: str, baseline: str) -> str:
     """On how many tasks of a section PseudoCal has the lower ECE, over all methods."""
-    return table_of(page, section, "PseudoCal against")[baseline][-1].split(",")[0]
+    return table_of(page, section)[baseline][-1].replace("/", " of ")
 
 
 def wins_in_paper() -> str:
@@ -86,22 +102,42 @@ def wins_in_paper() -> str:
     return f"{sum(each['PseudoCal'] < each['TransCal'] for each in both)} of {len(both)}"
 
 
+# ------------------------------------------------------------------------------ prose and tables
+
+
 def check_orders(page: str) -> int:
     """Check every list of calibrators in an order against the table of its suite."""
     listed = re.findall(r"^- `([\w.-]+)`: (.* < .*)$", page, re.MULTILINE)
     for suite, order in listed:
-        said = [part.rsplit(" ", 1) for part in order.split(" < ")]
-        values = [float(value) for _, value in said]
-        assert values == sorted(values), suite
-        assert {name: float(value) for name, value in said} == ece_of(page, suite), suite
+        said = {
+            name: float(value) for name, value in re.findall(r"(\S.*?) (\d+\.\d+)(?: < |$)", order)
+        }
+        assert list(said.values()) == sorted(said.values()), suite
+        table = ece_of(page, suite)
+        assert said == {name: table[name] for name in said}, suite
+        assert {"No calibration", "PseudoCal", "Oracle"} <= said.keys()
     return len(listed)
 
 
-def check_counts(page: str, text: str) -> int:
-    """Check on how many tasks a text says that PseudoCal beats TransCal."""
-    (paper,) = re.findall(r"lower\sECE than TransCal on\s(\d+ of \d+) tasks", text)
+def check_constant(page: str) -> int:
+    """Check in which suites the page says that PseudoCal beats a constant temperature."""
+    said = re.findall(
+        r"PseudoCal has a (lower|higher) mean ECE than a constant T = 2 in (.*?)\.", page
+    )
+    suites = []
+    for word, names in said:
+        for suite in re.findall(r"`([\w.-]+)`", names):
+            ece = ece_of(page, suite)
+            assert (ece["PseudoCal"] < ece["Constant, T = 2"]) == (word == "lower"), suite
+            suites.append(suite)
+    return len(suites)
+
+
+def check_counts(page: str) -> int:
+    """Check on how many tasks the page says that PseudoCal beats TransCal."""
+    (paper,) = re.findall(r"lower\sECE than TransCal on\s(\d+ of \d+) tasks", page)
     assert paper == wins_in_paper()
-    released, _, fixed = text.partition("With a fixed exponent")
+    released, _, fixed = page.partition("With a fixed exponent")
     counts = re.findall(r"in `([\w.-]+)`\s+on (\d+ of \d+)", released)
     for suite, said in counts:
         assert said == wins_in(page, suite, "TransCal, as released"), suite
@@ -110,13 +146,34 @@ def check_counts(page: str, text: str) -> int:
     return len(counts)
 
 
+def check_summary(page: str) -> int:
+    """Check the rows of the summary against the tables of their suites."""
+    found = re.findall(r"^\| `([\w.-]+)` \| (.*) \|$", page, re.MULTILINE)
+    for suite, cells in found:
+        _, *values, better, than_transcal = cells.split(" | ")
+        ece = ece_of(page, suite)
+        names = ("No calibration", "Constant, T = 2", "PseudoCal", "Oracle")
+        assert values == [f"{ece[name]:.2f}" if name in ece else "-" for name in names], suite
+        assert better == wins_in(page, suite, "No calibration"), suite
+        if than_transcal != "-":
+            assert than_transcal == wins_in(page, suite, "TransCal, as released"), suite
+    return len(found)
+
+
 def test_orders_in_the_results_are_those_of_the_tables():
     assert check_orders(results()) >= 3
 
 
+def test_the_summary_has_the_numbers_of_the_tables():
+    assert check_summary(results()) >= 3
+
+
 def test_counts_of_wins_in_prose_are_those_of_the_tables():
-    page = results()
-    assert check_counts(page, page) >= 1
+    assert check_counts(results()) >= 2
+
+
+def test_suites_in_which_pseudocal_beats_a_constant_are_those_of_the_tables():
+    assert check_constant(results()) >= 2
 
 
 def test_what_is_said_of_the_starts_of_transcal_is_in_the_tables():
@@ -139,32 +196,121 @@ def test_what_is_said_of_the_starts_of_transcal_is_in_the_tables():
         assert (int(better), int(total)) == (sum(v < ece["PseudoCal"] for v in found), len(found))
 
 
-def test_a_changed_table_is_noticed():
+@pytest.mark.parametrize("check", [check_orders, check_constant, check_summary])
+def test_a_changed_table_is_noticed(check):
     page = results()
-    row = re.search(r"^\| PseudoCal \|.*\|$", page, re.MULTILINE)
-    assert row is not None
-    worse = re.sub(r"\d+\.\d+", "99.99", row.group())
+    worse = page
+    for text in sections_of(page).values():
+        row = re.search(r"^\| PseudoCal \|.*\|$", text, re.MULTILINE)
+        assert row is not None
+        worse = worse.replace(row.group(), re.sub(r"\d+\.\d+", "99.99", row.group()))
     with pytest.raises(AssertionError):
-        check_orders(page.replace(row.group(), worse, 1))
+        check(worse)
 
 
 def test_all_methods_beat_source_only():
     """Which docs/paper/adaptation.md says."""
     text = (ROOT / "docs" / "paper" / "adaptation.md").read_text(encoding="utf-8")
     assert "All methods beat source-only." in text
-    table = table_of(results(), "emoji", "ECE, mean over targets, %")
+    table = table_of(results(), "emoji")
     values = dict(zip(table[""], table["Accuracy"], strict=True))
-    source_only = float(values["source-only"].split(" ")[0])
-    methods = [name for name in values if name not in ("source-only", "average", "CPU s a task")]
-    assert len(methods) == 6
-    assert all(float(values[name].split(" ")[0]) > source_only for name in methods)
+    methods = [name for name in values if name not in ("average", "PseudoCal better")]
+    assert len(methods) == 7
+    others = [number(values[name]) for name in methods if name != "source-only"]
+    assert min(others) > number(values["source-only"])
 
 
-def test_the_page_of_a_store_has_accuracy_repeats_seeds_and_the_constant(
-    tiny, done, tmp_path, monkeypatch
-):
-    """The command that writes the page, on a suite of seconds."""
-    pytest.importorskip("matplotlib")
+# ------------------------------------------------------------------------------ tables and files
+
+TASK_HEAD = (
+    "method,source,target,calibrator,runs,ece_sd,ece,nll,brier,accuracy,miou,temperature,"
+    "correspondence,chance,perfect_ece,cpu_seconds"
+)
+
+
+def mean_over_targets(rows: list[dict[str, str]], metric: str) -> float:
+    """The mean over methods and targets of the means over their tasks."""
+    groups: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        groups.setdefault((row["method"], row["target"]), []).append(float(row[metric]))
+    return float(np.mean([np.mean(values) for values in groups.values()]))
+
+
+def check_files(page: str, folder: Path) -> int:
+    """Recompute the tables of the page from the files of their suites."""
+    checked = 0
+    for suite, text in sections_of(page).items():
+        if "Earlier run" in text:  # of another store: only its means are kept
+            continue
+        rows = rows_of(suite, folder)
+        assert (folder / f"{suite}.csv").read_text(encoding="utf-8").startswith(TASK_HEAD + "\n")
+        table = table_of(page, suite)
+        whole = "Missing:" not in text  # else a table has whole runs only
+        for name in table if whole else ():
+            if name in ("", "mIoU"):
+                continue
+            of_name = {"Accuracy": "No calibration", NOT_CALIBRATORS[-1]: "Oracle"}.get(name, name)
+            metric = {"Accuracy": "accuracy", NOT_CALIBRATORS[-1]: "perfect_ece"}.get(name, "ece")
+            own = [row for row in rows if row["calibrator"] == of_name]
+            for column, cell in zip(table[""], table[name], strict=True):
+                if column == "PseudoCal better":
+                    continue
+                chosen = [row for row in own if column in ("average", row["method"])]
+                expected = mean_over_targets(chosen, metric)
+                assert number(cell) == pytest.approx(expected, abs=0.0105), (suite, name, column)
+                checked += 1
+        check_wins(table, rows, suite)
+    return checked
+
+
+def check_wins(table: dict[str, list[str]], rows: list[dict[str, str]], suite: str) -> None:
+    """Count on how many tasks PseudoCal is better, from the file."""
+    ece: dict[str, dict[tuple[str, ...], float]] = {}
+    for row in rows:
+        task = (row["method"], row["source"], row["target"])
+        ece.setdefault(row["calibrator"], {})[task] = float(row["ece"])
+    own = ece["PseudoCal"]
+    for name, cells in table.items():
+        said = re.fullmatch(r"(\d+)/(\d+)", cells[-1])
+        if said is None:
+            continue
+        other = ece[name]
+        won = sum(own[task] < other[task] for task in other)
+        ties = sum(own[task] == other[task] for task in other)  # when rounded
+        assert won <= int(said[1]) <= won + ties, (suite, name)
+        assert int(said[2]) == len(other), (suite, name)
+
+
+def test_the_tables_are_the_means_of_the_files():
+    assert check_files(results(), FILES) >= 100
+
+
+def test_what_is_said_of_losses_is_in_the_files():
+    page = results()
+    losses = rows_of("losses")
+    assert list(losses[0]) == ["suite", "method", "source", "target", "pseudocal", "none", "better"]
+    for suite, text in sections_of(page).items():
+        said = re.search(
+            r"worse than no calibration on (\d+) of (\d+) tasks.*?is better on (\d+)\.", text
+        )
+        if said is None:
+            continue
+        own = [row for row in losses if row["suite"] == suite]
+        assert int(said[1]) == sum("No calibration" in row["better"] for row in own), suite
+        assert int(said[3]) == len(own), suite
+
+
+def test_every_linked_file_is_there():
+    linked = re.findall(r"\(results/([\w.-]+)\)", results())
+    assert len(linked) >= 10
+    assert set(linked) == {path.name for path in FILES.iterdir()}
+
+
+# ------------------------------------------------------------------------------ the command
+
+
+@pytest.fixture
+def command(monkeypatch) -> ModuleType:
     path = ROOT / "benchmarks" / "results.py"
     spec = spec_from_file_location("results_page", path)
     assert spec is not None
@@ -172,19 +318,42 @@ def test_the_page_of_a_store_has_accuracy_repeats_seeds_and_the_constant(
     module = module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "results_page", module)
     spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_a_store_has_accuracy_repeats_seeds_and_the_constant(
+    tiny, done, tmp_path, command
+):
+    """The functions that write the page and its files, on a suite of seconds."""
+    pytest.importorskip("matplotlib")
     names = ("none", "tempscal", "transcal-released", "transcal", "constant", "pseudocal", "oracle")
     tasks = tuple(task.of_seed(seed) for seed in (0, 1) for task in tiny.tasks[:2])
-    suite = replace(tiny, name="page", about="a page", tasks=tasks, calibrators=names, repeats=2)
+    suite = replace(tiny, name="digits", about="a page", tasks=tasks, calibrators=names, repeats=2)
     store = Store(shutil.copytree(done.out, tmp_path / "copy"))
     assert run(suite, store) == []
-    section = module.section(suite, store)
-    assert "1 pair, 2 methods, 2 seeds, 2 repetitions." in section
-    assert "Regime: 10 classes; the models are right on" in section
-    page = module.with_summary(f"# Results\n\n{section}\n")
-    assert "| Perfectly calibrated, by chance |" in page
-    assert "| PseudoCal, chance level |" in page
-    assert {"No calibration", "Constant, T = 2", "PseudoCal"} <= ece_of(page, "page").keys()
-    assert "Accuracy" in table_of(page, "page", "ECE, mean over targets, %")
+    section = command.Section.read(suite, store)
+    folder = tmp_path / "files"
+    command.write_csv([section], folder)
+    page = command.page([section], store, folder)
+    assert "1 pair, 2 methods, 2 seeds, 2 repetitions." in page
+    assert "Regime: 10 classes; the models are right on" in page
+    assert "(chance level" in page
+    table = table_of(page, "digits")
+    assert {"No calibration", "Constant, T = 2", "PseudoCal", "Accuracy"} <= table.keys()
+    assert NOT_CALIBRATORS[-1] in table
+    assert " ± " in table["PseudoCal"][-2]
+    assert check_orders(page) == check_counts(page) == check_constant(page) == 1
+    assert check_summary(page) == 1
+    assert check_files(page, folder) == 9 * 3
+    runs = {row["calibrator"]: row["runs"] for row in rows_of("digits", folder)}
+    assert runs["PseudoCal"] == "4"  # two seeds, two repetitions
+    assert runs["TempScal"] == "2"
+    assert {row["calibrator"] for row in rows_of("means", folder)} >= {"PseudoCal", "Accuracy"}
+    assert rows_of("comparisons", folder)[0].keys() >= {"baseline", "wins", "p"}
+
+    more = command.Section.read(replace(suite, calibrators=(*names, "cpcs")), store)
+    assert more.missing == ["CPCS in 4 runs (not run)"]
+    page = command.page([more], store, folder)
+    assert "Missing: CPCS in 4 runs (not run)." in page
+    assert table_of(page, "digits")["CPCS"] == ["-"] * 4
     assert check_orders(page) == 1
-    assert check_counts(page, page) == 1
-    assert module.with_summary(page) == page

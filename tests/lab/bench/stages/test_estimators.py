@@ -13,9 +13,9 @@ from pseudocal import PseudoCal, Surrogate
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.confidence import confidences
 from pseudocal.calibrators.labels import rows_to_label
-from pseudocal.lab.bench import Store, Suite, built_in, run
+from pseudocal.lab.bench import Store, Suite, built_in, run, views
 from pseudocal.lab.bench.calibrators import ESTIMATORS, sees_labels
-from pseudocal.lab.bench.stages import estimators
+from pseudocal.lab.bench.stages import estimators, predict
 from pseudocal.lab.bench.stages.predict import load_whole_network
 from pseudocal.lab.bench.stages.score import _target_labels
 from pseudocal.lab.bench.views import domains_of
@@ -122,6 +122,19 @@ def test_the_released_code_uses_the_first_batch_only(estimated):
             labels.append(classes[order[position]])
     expected = fit_temperature(np.array(logits), np.array(labels)).temperature
     assert saved(store, task, "pseudocal-released").temperature == pytest.approx(expected, abs=2e-3)
+
+
+def test_heads_share_the_features_of_the_released_code(estimated, monkeypatch):
+    store, suite = estimated
+    task = suite.tasks[0]
+
+    def computed_again(*_, **__):
+        raise AssertionError
+
+    monkeypatch.setattr(views, "compute_features", computed_again)
+    monkeypatch.setattr(predict, "compute_features", computed_again)
+    found = estimators.pseudocal_released(task, "pseudocal-released", store)
+    assert found.temperature == saved(store, task, "pseudocal-released").temperature
 
 
 def test_every_suite_of_classifiers_compares_them():

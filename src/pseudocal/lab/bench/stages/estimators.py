@@ -26,7 +26,7 @@ from pseudocal.files import save_json
 from pseudocal.lab.adapt.tensors import Tensors, predict_arrays
 from pseudocal.lab.bench.cached import CachedModel
 from pseudocal.lab.bench.calibrators import MixupVariant, find_compared
-from pseudocal.lab.bench.stages.predict import image_predictor, load_classifier
+from pseudocal.lab.bench.stages.predict import all_logits, load_classifier
 from pseudocal.lab.bench.store import Store, load_arrays
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.bench.views import View, domains_of, network_inputs
@@ -166,7 +166,8 @@ def pseudocal_released(task: Task, name: str, store: Store) -> Calibration:
     mixed = LAM * np.asarray(images[first], np.float32) + (1 - LAM) * np.asarray(
         images[second], np.float32
     )
-    logits = image_predictor(task, store)(mixed.astype(np.float32))
+    inputs = network_inputs(task, mixed, View(), store.device)  # other heads share the features
+    logits = all_logits(load_classifier(task, store), inputs)
     rows = np.repeat(np.arange(len(counts)), counts)
     samples = Labelled(logits[rows], classes[first][rows])
     settings = {"lam": LAM, "batch_size": RELEASED_BATCH, "samples": int((counts > 0).sum())}
