@@ -100,4 +100,6 @@ def main(write: bool) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(bool(main("--write" in sys.argv)))
+    write = "--write" in sys.argv
+    differing = main(write)
+    sys.exit(differing > 0 and not write)
