@@ -122,7 +122,8 @@ def check_orders(page: str) -> int:
 def check_constant(page: str) -> int:
     """Check in which suites the page says that PseudoCal beats a constant temperature."""
     said = re.findall(
-        r"PseudoCal has a (lower|higher) mean ECE than a constant T = 2 in (.*?)\.", page
+        r"PseudoCal has a (lower|higher) mean ECE than a constant T = 2 in ((?:`[\w.-]+`(?:, )?)+)",
+        page,
     )
     suites = []
     for word, names in said:
