@@ -7,6 +7,10 @@ All blocks of a page run in one empty folder and share one Python session, from 
 A `python` block shows its output in the `text` block right after it. In a `console` block, the
 output of a command follows its line. Times, dates and the folder are not compared. `pip` and `make`
 are not run. The word `...` on a line of its own stands for lines left out.
+
+How-to pages show the results of commands, not what they say about the model and the data on
+standard error, and some outputs not at all. Python that shows no output is not run there, but for
+the page on tables. Give names of pages to run only these: `run_pages.py label watch`.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import contextlib
 import io
 import os
 import re
+import runpy
 import shlex
 import sys
 import tempfile
@@ -27,13 +32,34 @@ ROOT = Path(__file__).parents[1]
 README = (
     ROOT / "README.md"
 )  # its commands need files: tests/app/cli/test_commands_of_docs.py runs them
-PAGES = [README, ROOT / "docs" / "quickstart.md", ROOT / "docs" / "comparison.md"]
+HOWTO = ROOT / "docs" / "howto"
+TABLES = HOWTO / "tables.md"
+HOWTO_NAMES = (
+    "images",
+    "tables",
+    "text",
+    "language_models",
+    "segmentation",
+    "label",
+    "thresholds",
+    "deploy",
+    "watch",
+)
+PAGES = [
+    README,
+    ROOT / "docs" / "quickstart.md",
+    ROOT / "docs" / "comparison.md",
+    *(HOWTO / f"{name}.md" for name in HOWTO_NAMES),
+]
 NOT_RUN = ("pip ", "make ", "python -m venv")
+# need models that a page does not make; tests/app/cli/test_commands_of_docs.py says where they run
+NOT_RUN += ("pseudocal demo", "pseudocal calibrate sentiment/", "pseudocal calibrate segformer/")
 LEFT_OUT = "..."
 BLOCK = re.compile(
     r"^```(?P<language>\w+)\n(?P<body>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?",
     re.MULTILINE | re.DOTALL,
 )
+NUMBER = re.compile(r"[+-]?\d[\d,.]*")
 # what differs from run to run: seconds, dates
 VARIES = re.compile(r"\d+(?:\.\d+)? m?s\b|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 
@@ -60,6 +86,33 @@ class Output:
             pattern += "(?:.*\n)*" if line == LEFT_OUT else re.escape(line) + "\n"
         return re.fullmatch(pattern, VARIES.sub("#", self.printed)) is not None
 
+    @property
+    def renewed(self) -> str:
+        r"""What the page should show: the same lines, with the numbers that were printed.
+
+        >>> Output("", "a 1\n...\n", "a 2\nb\n").renewed
+        'a 2\n...\n'
+        >>> Output("", "a 1\n...\n", "c\nb\n").renewed
+        'c\nb\n'
+        """
+        rest = self.printed.splitlines()
+        lines = []
+        gap = False
+        for line in self.shown.splitlines():
+            if line == LEFT_OUT:
+                gap = True
+                lines.append(line)
+                continue
+            while gap and rest and NUMBER.sub("#", rest[0]) != NUMBER.sub("#", line):
+                rest.pop(0)
+            if not rest or NUMBER.sub("#", rest[0]) != NUMBER.sub("#", line):
+                return self.printed
+            lines.append(rest.pop(0))
+            gap = False
+        if rest and not gap:
+            return self.printed
+        return "".join(f"{line}\n" for line in lines)
+
 
 @contextlib.contextmanager
 def empty_folder() -> Iterator[None]:
@@ -73,10 +126,11 @@ def empty_folder() -> Iterator[None]:
             os.chdir(before)
 
 
-def printed_by(run: Any, *arguments: Any) -> str:
-    """What a function prints, on either stream, in order, without spaces at the end of lines."""
+def printed_by(run: Any, *arguments: Any, errors: bool = True) -> str:
+    """What a function prints, without spaces at the end of lines; on either stream, or without errors."""
     stream = io.StringIO()
-    with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
+    other = stream if errors else io.StringIO()
+    with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(other):
         run(*arguments)
     return re.sub(r"[ \t]+$", "", stream.getvalue(), flags=re.MULTILINE)
 
@@ -85,7 +139,10 @@ def run_command(line: str) -> None:
     """Run a command of ours; the exit codes from 10 to 12 are verdicts and alarms."""
     from pseudocal.app.cli import main
 
-    words = shlex.split(line, comments=True)
+    words = shlex.split(line.partition(" && ")[0], comments=True)
+    if words[:2] == ["python", "howto_files.py"]:
+        runpy.run_path(str(HOWTO / "howto_files.py"))["main"](words[2:])
+        return
     if words.pop(0) != "pseudocal":
         raise ValueError(f"expected a command of pseudocal, got {line}")
     code = main(words)
@@ -93,48 +150,56 @@ def run_command(line: str) -> None:
         raise RuntimeError(f"{line} ended with {code}")
 
 
-def console_outputs(body: str) -> Iterator[Output]:
+def console_outputs(body: str, howto: bool) -> Iterator[Output]:
     """Run the commands of a console block."""
     for part in re.split(r"^(?=\$ )", body, flags=re.MULTILINE):
         line, _, shown = part.partition("\n")
         command = line.removeprefix("$ ")
         if command and not command.startswith(NOT_RUN):
-            yield Output(command, shown, printed_by(run_command, command))
+            printed = printed_by(run_command, command, errors=not howto)
+            if shown or not howto:
+                yield Output(command, shown, printed)
 
 
 def outputs_of(page: Path) -> Iterator[Output]:
     """Run the blocks of a page in the current folder."""
     text = page.read_text(encoding="utf-8")
     session: dict[str, Any] = {"__name__": "__main__"}
+    howto = page.parent == HOWTO
     for block in BLOCK.finditer(text):
         body = block["body"]
         if block["language"] == "console" and page != README:
-            yield from console_outputs(body)
+            yield from console_outputs(body, howto)
         elif block["language"] == "python":
+            if howto and page != TABLES and block["output"] is None:
+                continue
             code = compile(body, "page", "exec")
             yield Output(body, block["output"] or "", printed_by(exec, code, session))
 
 
 def renewed(text: str, outputs: list[Output]) -> str:
-    """The page with what was printed where it differs; lines that it left out come back."""
+    """The page with what was printed where it differs.
+
+    Lines that it left out stay so, if the others differ in numbers only; otherwise they come back.
+    """
     for output in outputs:
         if output.agrees:
             continue
         if output.code.endswith("\n"):  # Python
             fence = "```\n\n```text\n"
             text = text.replace(
-                output.code + fence + output.shown, output.code + fence + output.printed, 1
+                output.code + fence + output.shown, output.code + fence + output.renewed, 1
             )
         else:
             line = f"$ {output.code}\n"
-            text = text.replace(line + output.shown, line + output.printed, 1)
+            text = text.replace(line + output.shown, line + output.renewed, 1)
     return text
 
 
-def main(write: bool) -> int:
-    """Check or renew every page; return how many outputs differ."""
+def main(write: bool, names: list[str]) -> int:
+    """Check or renew the pages of these names, or all; return how many outputs differ."""
     differing = 0
-    for page in PAGES:
+    for page in [page for page in PAGES if not names or page.stem in names]:
         with empty_folder():
             outputs = list(outputs_of(page))
         wrong = [output for output in outputs if not output.agrees]
@@ -149,5 +214,5 @@ def main(write: bool) -> int:
 
 if __name__ == "__main__":
     write = "--write" in sys.argv
-    differing = main(write)
+    differing = main(write, [word for word in sys.argv[1:] if word != "--write"])
     sys.exit(differing > 0 and not write)

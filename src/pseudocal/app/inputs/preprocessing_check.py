@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr
 
 from pseudocal.app.inputs.preprocessing import NORMALISATIONS, Preprocessing
 from pseudocal.app.inputs.sets import ImageSet, RemoteImageSet
@@ -245,6 +244,8 @@ def _rounds(images: Images, rows: Sequence[int]) -> Iterator[list[Image]]:
 
 def better_than_given(variants: Sequence[Variant]) -> Variant | None:
     """The best variant if it is clearly better than the given one; None if it is not."""
+    from scipy.special import stdtr  # loaded late: it slows down the start of the command
+
     if len(variants) < 2:
         return None
     best = variants[0]
