@@ -201,8 +201,8 @@ TEMPLATES: dict[ReasonCode, str] = {
     ),
     ReasonCode.SECOND_MODEL_TOO_SIMILAR: (
         "The second model shares {shared:.0%} of the first model's errors on mixup samples, so it "
-        "is not independent and was not used. Use one trained with another seed or on other "
-        "features."
+        "is not independent and was not used. Use another kind of model, or one trained with "
+        "another seed or on other features."
     ),
     ReasonCode.SECOND_MODEL_UNRELATED: (
         "The models agree on {agreement:.0%} of inputs, no more often than by chance, so the second "
