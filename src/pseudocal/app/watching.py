@@ -53,6 +53,7 @@ from pseudocal.app.monitor_folder import (
     TypicalInput,
     batches_since,
     holding,
+    needs_retraining,
 )
 from pseudocal.app.monitor_page import views
 from pseudocal.app.monitor_runs import agreement_of, check_rows_only, signals_of
@@ -105,6 +106,11 @@ class WatchResult:
     def alarm(self) -> bool:
         """Whether the alarm is raised."""
         return self.state.change is not None
+
+    @property
+    def retrain(self) -> bool:
+        """Whether labels say that the model needs retraining; until a new baseline."""
+        return needs_retraining(self.state)
 
     @property
     def enough(self) -> bool:

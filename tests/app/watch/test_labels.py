@@ -17,7 +17,7 @@ from pseudocal.arrays import InputError
 from pseudocal.calibrators.confidence import confidences
 from pseudocal.monitor import anytime_interval
 
-from .conftest import FIRST, World
+from .conftest import FIRST, World, make_world
 from .test_watch import history
 
 DAYS = {"2026-11-16": "mon", "2026-11-17": "tue", "2026-11-18": "wed", "2026-11-19": "thu"}
@@ -110,6 +110,35 @@ def test_labels_measure_recalibrate_and_start_a_new_baseline(alarmed: World, giv
     assert later.batches[0].in_use == event.temperature
     worse = watch(alarmed.monitor, alarmed.batch("sat", n=400, noise=20.0), time="2026-11-21")
     assert worse.alarm  # worse than the new baseline
+
+
+def test_a_model_to_retrain_ends_with_20_until_a_new_baseline(
+    alarmed: World, give_labels, capsys, tmp_path
+):
+    def watched(*words: object) -> int:
+        capsys.readouterr()
+        return main(["watch", str(alarmed.monitor), *map(str, words), "--exit-code"])
+
+    label_monitor(alarmed.monitor, 60)
+    labels = give_labels(alarmed, DAYS)
+    capsys.readouterr()
+    assert main(["refine", str(alarmed.monitor), str(labels)]) == 0
+    said = capsys.readouterr().out
+    assert "retrain the model. Until then, the model in labelling/ has honest confidences." in said
+    assert "Deploy" not in said
+    assert watched(alarmed.batch("fri", noise=1.5), "--time", "2026-11-20") == 20
+    said = capsys.readouterr().out
+    assert "Retrain the model." in said
+    assert "Next: retrain the model" in said
+    assert watched(alarmed.batch("sat", noise=1.5), "--json") == 20
+    said = json.loads(capsys.readouterr().out)
+    assert (said["alarm"], said["retrain"]) == (False, True)
+    assert (
+        'pseudocal_retrain{model="model.onnx"} 1' in (alarmed.monitor / "metrics.prom").read_text()
+    )
+    (tmp_path / "retrained").mkdir()
+    retrained = make_world(tmp_path / "retrained", n=900)
+    assert watched(alarmed.batch("sun"), "--baseline", retrained.out) == 0
 
 
 def test_the_same_labels_count_once(alarmed: World, give_labels):
