@@ -192,7 +192,11 @@ def test_label_and_refine_take_monitors(alarmed: World, give_labels, capsys):
     said = json.loads(capsys.readouterr().out)
     assert said["labels"] == 30
     assert main(["refine", str(alarmed.monitor), str(labels)]) == 0
-    assert "Measured on 30 labels" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "Measured on 30 labels" in said
+    assert "The interval is valid after every label, so it is wider than in the report." in said
+    report = (alarmed.monitor / "labelling" / "report.html").read_text()
+    assert "30 of 300 inputs were labelled, drawn at random." in report
 
 
 def test_images_are_shown_to_the_person_who_labels(tmp_path: Path):

@@ -287,8 +287,8 @@ FACTS: dict[str, str] = {
         "fitted on these labels."
     ),
     "labels_random": (
-        "{labels:count} of {rows:count} {unit} were labelled, given as a random sample. T was "
-        "fitted on these labels."
+        "{labels:count} of {rows:count} {unit} were labelled, drawn at random. T was fitted on "
+        "these labels."
     ),
     "label_priors": "The prior of T comes from the label-free estimates ({priors}).",
     "none_of_these": (
