@@ -212,8 +212,8 @@ def test_saved_outputs_do_not_replace_a_calibration_from_labels_silently(
     np.save(tmp_path / "outputs.npy", np.load(out / "logits.npy"))
     np.save(tmp_path / "others.npy", np.load(out / "logits.npy")[:, ::-1])
     saved = tmp_path / "saved"
-    again = ("calibrate", tmp_path / "outputs.npy", "-o", saved)
-    again = (*again, "--second-opinion", tmp_path / "others.npy")
+    second = ("--second-opinion", tmp_path / "others.npy")
+    again = ("calibrate", tmp_path / "outputs.npy", "-o", saved, *second)
     done = pseudocal(*again)
     assert (done.code, "held a calibration" in done.err) == (0, False)
     labels = write(tmp_path / "labels.csv", drawn(saved, truth, 20))
