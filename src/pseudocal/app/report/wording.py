@@ -199,6 +199,9 @@ ESSENTIALS: dict[str, str] = {
     "trust_unconfirmed": (
         REACHED + " after calibration. If T is right, {error:.1%} of them are wrong."
     ),
+    "trust_unchecked": (
+        REACHED + "{after}. They are the most confident, but nothing checks that they are right."
+    ),
     "trust_contradicted": "None: the labels contradict the model.",
     "trust_unknown": "Unknown: nothing has checked these confidences.",
     # what was assumed
