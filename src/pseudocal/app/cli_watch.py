@@ -67,7 +67,7 @@ def watch(
         option(
             "--exit-code",
             group=OUTPUT,
-            help="end with 0: no alarm, 20: alarm, 21: not enough data",
+            help="end with 0: no alarm, 20: alarm or retrain, 21: not enough data",
         ),
     ] = False,
     device: Annotated[
@@ -98,7 +98,7 @@ def watch(
 
 def exit_code_of(result: WatchResult) -> int:
     """The exit code of a result, if it was asked for."""
-    if result.alarm:
+    if result.alarm or result.retrain:
         return ALARM_CODES["alarm"]
     return ALARM_CODES["no alarm" if result.enough else "not enough data"]
 
@@ -111,6 +111,7 @@ def summary(result: WatchResult) -> dict[str, Any]:
         del change["typical"]
     return {
         "alarm": result.alarm,
+        "retrain": result.retrain,
         "enough_data": result.enough,
         "change": change,
         "temperature_in_use": result.state.temperature,
@@ -143,6 +144,9 @@ def result_lines(result: WatchResult) -> Iterator[str]:
     yield from further
     if result.alarm:
         yield f"Next: label 50 inputs to measure this: pseudocal label {result.folder} -n 50"
+    elif result.retrain:
+        again = f"pseudocal watch {result.folder} --baseline OUT"
+        yield f"Next: retrain the model, calibrate it, and begin anew: {again}"
     yield f"page: {result.folder / PAGE}, history: {result.folder / HISTORY}"
 
 

@@ -67,8 +67,17 @@ def reopen_model(run: Run, *, trust: bool, device: str) -> OpenModel | None:
     )
     if model.export is None:
         return None
+    check_unchanged(run, model)
+    return model
+
+
+def check_unchanged(run: Run, model: OpenModel) -> None:
+    """Refuse a model that predicts otherwise than when the run was collected."""
+    record = run.record
+    name = record.model.name
+    predict = AsLogits(model.predict, output_type=record.output_type, binary=record.binary)
     try:
-        found, collected = run.compare(AsLogits(model.predict, **meaning)(run.probe()))
+        found, collected = run.compare(predict(run.probe()))
     except InputError:
         raise
     except Exception as error:  # a model may raise anything about inputs that it does not take
@@ -80,6 +89,6 @@ def reopen_model(run: Run, *, trust: bool, device: str) -> OpenModel | None:
     if not same_shape or not np.allclose(found, collected, rtol=1e-3, atol=most):
         raise InputError(
             f"{name} has changed since it was calibrated: it predicts {found[0]} instead of "
-            f"{collected[0]} for an input; calibrate it again"
+            f"{collected[0]} for an input; put the original model back there and deploy the "
+            "calibrated copy under another path, or calibrate again"
         )
-    return model

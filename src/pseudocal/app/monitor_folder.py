@@ -419,6 +419,11 @@ class State:
                 raise InputError(f"a batch has the identity {brief(batch.id)}")
 
 
+def needs_retraining(state: State) -> bool:
+    """Whether the last labels since the baseline say that the model needs retraining."""
+    return state.labelled is not None and state.labelled.retrain
+
+
 def batches_since(state: State, inputs: int) -> list[KeptBatch]:
     """The kept batches with inputs after the first `inputs` since the baseline."""
     return [

@@ -26,6 +26,7 @@ from pseudocal.app.monitor_folder import (
     Range,
     State,
     TruthEvent,
+    needs_retraining,
 )
 from pseudocal.app.periods import parse_time
 from pseudocal.app.report.page import templates
@@ -120,7 +121,7 @@ def headline(state: State) -> tuple[str, str]:
     """The state in a word or two, and its colour."""
     if state.change is not None:
         return "Alarm", "bad"
-    if state.labelled is not None and state.labelled.retrain:
+    if needs_retraining(state):
         return "Retrain the model", "bad"
     if Monitor.from_json(state.monitor).inputs < FEWEST:
         return "Not enough data", "caution"
@@ -165,17 +166,22 @@ def labels_lines(event: LabelsEvent) -> Iterator[str]:
         batches = f"batch of {event.first}"
     yield (
         f"Measured on {event.labels} labels, {batches}: accuracy "
-        f"{in_percent(event.accuracy)}. Confidence minus accuracy: {in_points(event.gap)} with "
+        f"{in_percent(event.accuracy)}. The interval is valid after every label, so it is wider "
+        f"than in the report. Confidence minus accuracy: {in_points(event.gap)} with "
         f"T = {event.before:.2f}."
     )
-    if event.temperature == event.before:
+    changed = event.temperature != event.before
+    if not changed:
         yield f"T = {event.temperature:.2f} stays in use."
+    elif event.retrain:
+        yield f"T = {event.temperature:.2f} is in use now."
     else:
         yield f"T = {event.temperature:.2f} is in use now. Deploy the model in labelling/."
     if event.retrain:
+        until = " Until then, the model in labelling/ has honest confidences." if changed else ""
         yield (
             "The accuracy has fallen below that of the baseline. A temperature corrects "
-            "confidences, not predictions: retrain the model."
+            f"confidences, not predictions: retrain the model.{until}"
         )
     if event.rearmed:
         yield "The labelled batches are the new baseline of the alarm."
@@ -616,6 +622,7 @@ def metrics(state: State, events: Sequence[Event]) -> str:
     report = Monitor.from_json(state.monitor).report
     numbers: dict[str, tuple[str, float | None]] = {
         "alarm": ("Whether the alarm is raised.", float(state.change is not None)),
+        "retrain": ("Whether labels ask for retraining.", float(needs_retraining(state))),
         "e_value": ("Evidence that the model got worse.", report.e_value),
         "alarm_threshold": ("The e-value that raises the alarm.", report.threshold),
         "watched_inputs": ("Inputs since the baseline.", report.inputs),

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -22,7 +22,7 @@ from pseudocal.app.label_files import read_labels
 from pseudocal.app.models.files import OutputType
 from pseudocal.app.publishing import publishing
 from pseudocal.app.render import Result, render
-from pseudocal.app.run import COLLECTED, LABEL_PAGE, OF_JOB, Run
+from pseudocal.app.run import CALIBRATION, COLLECTED, LABEL_PAGE, OF_JOB, Run
 from pseudocal.app.thresholds import threshold_of
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal, uncalibrated
@@ -30,7 +30,8 @@ from pseudocal.calibrators.labels import LabelSample
 from pseudocal.calibrators.pseudocal import unmixed_calibration
 from pseudocal.calibrators.saved_outputs import calibrate_saved_outputs
 from pseudocal.calibrators.trust import warn_if_unreliable
-from pseudocal.calibrators.wording import Reason, ReasonCode
+from pseudocal.calibrators.wording import Reason, ReasonCode, count
+from pseudocal.files import own_file
 
 Done = TypeVar("Done")
 Steps = Generator[Note | Tick, None, Result]
@@ -67,6 +68,8 @@ def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
     """Collect, conclude and render, yielding notes and progress; returns the result."""
     job = replace(job, method=_for_runs(job.method))
     with publishing(job.out) as aside:
+        if job.labels is None:
+            yield from _replaced_labels(job.out, "Pass --labels labels.csv")
         if job.ray is None:
             models = models or open_models(job)
             run = yield from collect(plan(job, models), aside)
@@ -102,9 +105,27 @@ def saved_steps(out: Path) -> Steps:
     """Conclude from two saved outputs, and render; returns the result."""
     with publishing(out, keep=(*COLLECTED, LABEL_PAGE)) as aside:
         run = Run.open(out)
+        yield from _replaced_labels(out, f"Run pseudocal refine {out} labels.csv")
         yield Note(f"{len(run.logits):,} {run.record.data.preparation}")
         result = render(run, conclude(run), aside, out=out)
     return _published(result, out)
+
+
+def _replaced_labels(out: Path, how: str) -> Iterator[Note]:
+    """Warn that a calibration from a person's labels is about to be replaced by one without.
+
+    Args:
+        out: the run folder.
+        how: what to do to use the labels again.
+
+    """
+    try:
+        measured = Calibration.load(own_file(out, CALIBRATION)).measured
+    except (InputError, OSError):  # there is none, or it is damaged
+        return
+    if measured is not None:
+        held = f"{out} held a calibration from {count(measured.labels, 'label')}"
+        yield Note(f"warning: {held}; this run replaces it. {how} to use them again.")
 
 
 def _for_runs(method: PseudoCal) -> PseudoCal:

@@ -19,10 +19,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pseudocal.app.collect import reading_options
+from pseudocal.app.export import check_unchanged
 from pseudocal.app.inputs.ground_truth import read_ground_truth
-from pseudocal.app.job import Note, Tick, job_content
+from pseudocal.app.job import Job, Note, Tick, job_content
 from pseudocal.app.label_files import shown_classes
 from pseudocal.app.labelling import is_array, shown_inputs
+from pseudocal.app.models.files import open_model
 from pseudocal.app.monitor_data import (
     ModelSource,
     OutputsSource,
@@ -50,6 +53,7 @@ from pseudocal.app.monitor_folder import (
     TypicalInput,
     batches_since,
     holding,
+    needs_retraining,
 )
 from pseudocal.app.monitor_page import views
 from pseudocal.app.monitor_runs import agreement_of, check_rows_only, signals_of
@@ -102,6 +106,11 @@ class WatchResult:
     def alarm(self) -> bool:
         """Whether the alarm is raised."""
         return self.state.change is not None
+
+    @property
+    def retrain(self) -> bool:
+        """Whether labels say that the model needs retraining; until a new baseline."""
+        return needs_retraining(self.state)
 
     @property
     def enough(self) -> bool:
@@ -187,7 +196,14 @@ def watch_steps(
     now = datetime.now(UTC) if time is None else parse_time(time)
     with holding(folder, views, make=baseline is not None) as monitor:
         if baseline is not None:
-            yield from _set_baseline(monitor, baseline, format_time(now), trust_paths)
+            yield from _set_baseline(
+                monitor,
+                baseline,
+                format_time(now),
+                trust=trust,
+                trust_paths=trust_paths,
+                device=device,
+            )
         result = WatchResult(folder, monitor.state())
         if data is None:
             return result
@@ -209,7 +225,7 @@ def watch_steps(
 
 
 def _set_baseline(
-    monitor: MonitorFolder, out: Path, time: str, trust_paths: bool
+    monitor: MonitorFolder, out: Path, time: str, *, trust: bool, trust_paths: bool, device: str
 ) -> Iterator[Note]:
     """Take a calibrated run as the baseline, unless it was one before."""
     finish_publishing(out)
@@ -223,6 +239,8 @@ def _set_baseline(
     identity = identity_of("baseline", temperature, *arrays_of(run))
     if monitor.exists and monitor.has_seen(identity):
         return
+    if job is not None:
+        _check_model(run, replace(job, trust=trust, device=device))
     if not run.record.second_models:
         yield Note(
             "no second model: only the uncertainty is watched, and errors made with full "
@@ -261,6 +279,16 @@ def _set_baseline(
         period=period,
     )
     monitor.commit(state, event)
+
+
+def _check_model(run: Run, job: Job) -> None:
+    """Refuse a model whose file has changed since the run was collected."""
+    if not run.record.probe or not Path(job.model).exists():
+        return
+    options = reading_options(job) | {"typed": False, "device": job.device}
+    model = open_model(job.model, **options)
+    if model.export is not None:  # else there is no calibrated copy to take for the original
+        check_unchanged(run, model)
 
 
 def accuracy_of(calibration: Calibration) -> Range | None:

@@ -187,6 +187,42 @@ def test_labels_in_one_go_give_the_files_of_refine(pseudocal, tabular, features,
     assert reports[0] == reports[1]
 
 
+def test_a_calibration_from_labels_is_not_replaced_silently(
+    pseudocal, tabular, features, truth, out, tmp_path
+):
+    labels = write(tmp_path / "labels.csv", drawn(out, truth, 20))
+    again = ("calibrate", tabular["onnx"], features, "-o", out)
+    warning = (
+        f"warning: {out} held a calibration from 20 labels; this run replaces it. "
+        "Pass --labels labels.csv to use them again."
+    )
+    assert "held a calibration" not in pseudocal(*again).err
+    assert pseudocal("refine", out, labels).code == 0
+    assert "held a calibration" not in pseudocal(*again, "--labels", labels).err
+    done = pseudocal(*again)
+    assert (done.code, warning in done.err.splitlines()) == (0, True)
+    assert "held a calibration" not in pseudocal(*again).err
+    (out / "calibration.json").write_text("damaged")
+    assert pseudocal(*again).code == 0
+
+
+def test_saved_outputs_do_not_replace_a_calibration_from_labels_silently(
+    pseudocal, truth, out, tmp_path
+):
+    np.save(tmp_path / "outputs.npy", np.load(out / "logits.npy"))
+    np.save(tmp_path / "others.npy", np.load(out / "logits.npy")[:, ::-1])
+    saved = tmp_path / "saved"
+    second = ("--second-opinion", tmp_path / "others.npy")
+    again = ("calibrate", tmp_path / "outputs.npy", "-o", saved, *second)
+    done = pseudocal(*again)
+    assert (done.code, "held a calibration" in done.err) == (0, False)
+    labels = write(tmp_path / "labels.csv", drawn(saved, truth, 20))
+    assert pseudocal("refine", saved, labels).code == 0
+    said = pseudocal(*again).err
+    assert f"{saved} held a calibration from 20 labels; this run replaces it." in said
+    assert f"Run pseudocal refine {saved} labels.csv to use them again." in said
+
+
 def test_what_is_no_class_is_counted_and_names_may_stand_for_classes(
     pseudocal, tabular, features, truth, tmp_path
 ):

@@ -310,6 +310,26 @@ def test_the_first_answers_say_what_is_known(made):
         assert all(str(answer).endswith(".") for answer in essentials_of(report).values())
 
 
+@pytest.mark.parametrize("verdict", ["apply", "caution"])
+def test_one_model_without_labels_states_no_fraction_of_errors(made, verdict):
+    """The errors that follow from T were 4.5%, and 56% were wrong."""
+    report = made.make_report(verdict=verdict)
+    effects = {name: report.trust.effects[name] for name in ("none", "mixup")}
+    alone = replace(report, trust=replace(report.trust, effects=effects))
+    answer = essentials_of(alone)["Which predictions to trust"]
+    assert answer.code == "trust_unchecked"
+    assert str(answer).endswith(
+        "confidence after calibration. They are the most confident, but nothing checks that they "
+        "are right."
+    )
+    assert "are wrong" not in shown(alone)
+    assert "expected to be wrong" not in shown(alone)
+    assert "expected to be wrong" in shown(report)
+    labelled = made.make_report(labelled=True, verdict=verdict)
+    measured = replace(labelled, trust=alone.trust)
+    assert essentials_of(measured)["Which predictions to trust"].code == "trust_measured"
+
+
 def test_a_model_that_is_already_calibrated_is_trusted_as_it_is(made):
     report = made.make_refined()
     labels = replace(report.labels, verdict="already calibrated", reasons=(ALREADY,))

@@ -118,8 +118,7 @@ FACT_SENTENCES: dict[str, tuple[Values, str]] = {
     ),
     "labels_random": (
         {"labels": 49, "rows": 1600, "unit": "sampled pixels"},
-        "49 of 1,600 sampled pixels were labelled, given as a random sample. T was fitted on "
-        "these labels.",
+        "49 of 1,600 sampled pixels were labelled, drawn at random. T was fitted on these labels.",
     ),
     "label_priors": (
         {"priors": "mixup 2.90, agreement 3.10"},

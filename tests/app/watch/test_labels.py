@@ -17,7 +17,7 @@ from pseudocal.arrays import InputError
 from pseudocal.calibrators.confidence import confidences
 from pseudocal.monitor import anytime_interval
 
-from .conftest import FIRST, World
+from .conftest import FIRST, World, make_world
 from .test_watch import history
 
 DAYS = {"2026-11-16": "mon", "2026-11-17": "tue", "2026-11-18": "wed", "2026-11-19": "thu"}
@@ -112,6 +112,35 @@ def test_labels_measure_recalibrate_and_start_a_new_baseline(alarmed: World, giv
     assert worse.alarm  # worse than the new baseline
 
 
+def test_a_model_to_retrain_ends_with_20_until_a_new_baseline(
+    alarmed: World, give_labels, capsys, tmp_path
+):
+    def watched(*words: object) -> int:
+        capsys.readouterr()
+        return main(["watch", str(alarmed.monitor), *map(str, words), "--exit-code"])
+
+    label_monitor(alarmed.monitor, 60)
+    labels = give_labels(alarmed, DAYS)
+    capsys.readouterr()
+    assert main(["refine", str(alarmed.monitor), str(labels)]) == 0
+    said = capsys.readouterr().out
+    assert "retrain the model. Until then, the model in labelling/ has honest confidences." in said
+    assert "Deploy" not in said
+    assert watched(alarmed.batch("fri", noise=1.5), "--time", "2026-11-20") == 20
+    said = capsys.readouterr().out
+    assert "Retrain the model." in said
+    assert "Next: retrain the model" in said
+    assert watched(alarmed.batch("sat", noise=1.5), "--json") == 20
+    said = json.loads(capsys.readouterr().out)
+    assert (said["alarm"], said["retrain"]) == (False, True)
+    assert (
+        'pseudocal_retrain{model="model.onnx"} 1' in (alarmed.monitor / "metrics.prom").read_text()
+    )
+    (tmp_path / "retrained").mkdir()
+    retrained = make_world(tmp_path / "retrained", n=900)
+    assert watched(alarmed.batch("sun"), "--baseline", retrained.out) == 0
+
+
 def test_the_same_labels_count_once(alarmed: World, give_labels):
     label_monitor(alarmed.monitor, 30)
     labels = give_labels(alarmed, DAYS)
@@ -163,7 +192,11 @@ def test_label_and_refine_take_monitors(alarmed: World, give_labels, capsys):
     said = json.loads(capsys.readouterr().out)
     assert said["labels"] == 30
     assert main(["refine", str(alarmed.monitor), str(labels)]) == 0
-    assert "Measured on 30 labels" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "Measured on 30 labels" in said
+    assert "The interval is valid after every label, so it is wider than in the report." in said
+    report = (alarmed.monitor / "labelling" / "report.html").read_text()
+    assert "30 of 300 inputs were labelled, drawn at random." in report
 
 
 def test_images_are_shown_to_the_person_who_labels(tmp_path: Path):

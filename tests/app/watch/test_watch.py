@@ -103,6 +103,19 @@ def test_a_changed_model_is_refused(world: World):
         watch(world.monitor, world.batch("mon"))
 
 
+def test_a_calibrated_copy_in_the_place_of_the_model_is_refused(world: World, capsys):
+    """Or its logits would be divided by T twice."""
+    save_linear(world.folder / "model.onnx", FIRST / 2)
+    batch = world.batch("mon")
+    assert main(["watch", str(world.monitor), str(batch), "--baseline", str(world.out)]) == 3
+    said = capsys.readouterr().err
+    assert "has changed since it was calibrated" in said
+    assert "deploy the calibrated copy under another path" in said
+    assert not (world.monitor / "state.json").exists()
+    save_linear(world.folder / "model.onnx", FIRST)
+    assert watch(world.monitor, batch, baseline=world.out).batches
+
+
 def test_the_batch_goes_through_the_preprocessing_and_the_second_model_of_the_run(world: World):
     done = watch(world.monitor, world.batch("mon"), baseline=world.out)
     x = np.load(world.folder / "mon.npy").astype(np.float64)

@@ -192,9 +192,16 @@ def _trusted(report: Report) -> Essential:
         return Essential("trust_measured", values)
     if report.unchanged:
         return Essential("trust_unknown")
+    if is_unchecked(report):
+        return Essential("trust_unchecked", values)
     if report.verdict in ("apply", "already calibrated"):
         return Essential("trust_expected", values)
     return Essential("trust_unconfirmed", values)
+
+
+def is_unchecked(report: Report) -> bool:
+    """Whether nothing but the model itself says how often confident predictions are wrong."""
+    return report.labels is None and estimate_source(report) == "mixup"
 
 
 def _accepted(threshold: RunThreshold, unit: str) -> Essential:

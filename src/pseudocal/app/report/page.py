@@ -18,6 +18,7 @@ from pseudocal.app.report.findings import (
     estimate_source,
     is_contradicted,
     is_fitted_on_mixup,
+    is_unchecked,
     known_accuracy,
     second_opinions,
     shown_threshold,
@@ -57,6 +58,7 @@ def page(report: Report) -> str:
         risk=figures.risk_coverage(report),
         class_lights=_class_lights(report),
         example=shown_threshold(report),
+        unchecked=is_unchecked(report),
         intervals=any(one.interval is not None for one in diagrams.before.filled()),
     )
     return html

@@ -199,6 +199,9 @@ ESSENTIALS: dict[str, str] = {
     "trust_unconfirmed": (
         REACHED + " after calibration. If T is right, {error:.1%} of them are wrong."
     ),
+    "trust_unchecked": (
+        REACHED + "{after}. They are the most confident, but nothing checks that they are right."
+    ),
     "trust_contradicted": "None: the labels contradict the model.",
     "trust_unknown": "Unknown: nothing has checked these confidences.",
     # what was assumed
@@ -287,8 +290,8 @@ FACTS: dict[str, str] = {
         "fitted on these labels."
     ),
     "labels_random": (
-        "{labels:count} of {rows:count} {unit} were labelled, given as a random sample. T was "
-        "fitted on these labels."
+        "{labels:count} of {rows:count} {unit} were labelled, drawn at random. T was fitted on "
+        "these labels."
     ),
     "label_priors": "The prior of T comes from the label-free estimates ({priors}).",
     "none_of_these": (
