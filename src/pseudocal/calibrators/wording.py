@@ -170,7 +170,7 @@ UNKNOWN_ERRORS = (
     "No mixup sample was certainly misclassified, so the fraction of {of} errors is unknown. "
     "The estimated accuracy is about {{accuracy:.0%}}."
 )
-FROM_LABELS = "From {labels:labels}, T is between {low:.3g} and {high:.3g}"
+FROM_LABELS = "From {labels:labels}, T is between {low:.3g} and {high:temperature}"
 
 TEMPLATES: dict[ReasonCode, str] = {
     ReasonCode.TEMPERATURE_AT_BOUND: (
@@ -201,8 +201,8 @@ TEMPLATES: dict[ReasonCode, str] = {
     ),
     ReasonCode.SECOND_MODEL_TOO_SIMILAR: (
         "The second model shares {shared:.0%} of the first model's errors on mixup samples, so it "
-        "is not independent and was not used. Use one trained with another seed or on other "
-        "features."
+        "is not independent and was not used. Use another kind of model, or one trained with "
+        "another seed or on other features."
     ),
     ReasonCode.SECOND_MODEL_UNRELATED: (
         "The models agree on {agreement:.0%} of inputs, no more often than by chance, so the second "
@@ -452,7 +452,7 @@ def count(n: float, noun: str) -> str:
 
 
 class _Formatter(string.Formatter):
-    """Has three more ways to show a number: as labels, as more labels, and as percentage points."""
+    """Has more ways to show a number: as labels, more labels, percentage points, temperature."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
         if format_spec == "labels":
@@ -461,6 +461,8 @@ class _Formatter(string.Formatter):
             return count(value, "more label")
         if format_spec == "points":
             return f"{100 * abs(value):.0f}"
+        if format_spec == "temperature":
+            return "1,000 or more" if value >= 1000 else f"{value:.3g}"
         return str(super().format_field(value, format_spec))
 
 

@@ -37,6 +37,8 @@ NOT_MIXED = (
     ReasonCode.TABLES_NOT_MIXED,
 )
 # reasons for which no temperature helps
+# reasons for which the estimated accuracy is no more than the mean confidence
+CONFIDENCE_ONLY = (ReasonCode.ONE_CLASS, ReasonCode.TWO_CLASSES)
 UNCORRECTABLE = (ReasonCode.LABELS_CONFIDENCE_HIGH, ReasonCode.LABELS_CONFIDENCE_LOW)
 
 
@@ -49,10 +51,8 @@ def known_accuracy(report: Report) -> Interval | None:
         return report.labels.accuracy
     if report.trust is None or not report.trust.estimated_accuracy.known:
         return None
-    if any(reason.code == ReasonCode.ONE_CLASS for reason in report.trust.reasons):
-        return (
-            None  # nothing follows from the confidence of a model that does not tell inputs apart
-        )
+    if any(reason.code in CONFIDENCE_ONLY for reason in report.trust.reasons):
+        return None
     estimate = report.trust.estimated_accuracy
     return Interval(estimate.value, estimate.low, estimate.high)
 
