@@ -257,6 +257,13 @@ def test_nothing_is_estimated_for_a_model_that_predicts_one_class(made):
     assert advice(collapsed).code == "check_or_label"
 
 
+def test_nothing_is_estimated_for_two_classes(made):
+    report = made.make_report(verdict="caution")
+    two_classes = Reason(ReasonCode.TWO_CLASSES, {"mixup": 1.2})
+    report = replace(report, trust=replace(report.trust, reasons=(two_classes,)))
+    assert headline_of(report).code == "unknown"
+
+
 def test_labels_that_contradict_the_model_say_what_to_check(made):
     report = made.make_refined()
     why = Reason(ReasonCode.LABELS_CONTRADICT, {"labels": 49.0, "right": 0.0})
