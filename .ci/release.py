@@ -137,10 +137,10 @@ assert len(load("digits")["optdigits"]) == 1797
 ADAPT = """
 from pathlib import Path
 from pseudocal.lab.data import load
-from pseudocal.lab.adapt import Choice, TrainingRun, train
+from pseudocal.lab.adapt import TrainingRun, train
 domains = load("digits")
-run = TrainingRun(Path("run"), iterations=5, backbone=Choice("digits"))
-trained = train(domains["optdigits"], domains["fonts"].unlabelled(), run, method="mcc")
+run = TrainingRun(Path("run"), iterations=5)
+trained = train(domains["optdigits"], domains["fonts"].unlabelled(), run, method="mcc", backbone="digits")
 assert trained.load() is not None
 """
 DEMO = """

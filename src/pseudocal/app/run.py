@@ -347,6 +347,11 @@ class Run:
 
     def compare(self, outputs: Logits | Maps) -> tuple[Logits, Logits]:
         """What a model says of the probe, and what was collected, as rows to compare."""
+        if not 0 < len(outputs) == len(self.record.probe):
+            raise InputError(
+                f"expected {RECORD} to name the {len(outputs)} inputs of {PROBE}, got "
+                f"{list(self.record.probe)}"
+            )
         if self.pixels is None or outputs.ndim != 4:
             return outputs, self.logits[list(self.record.probe)]
         found = []

@@ -140,8 +140,8 @@ def test_the_whole_demo_shows_a_verdict_of_each_kind(pseudocal, tmp_path):
         verdicts[folder] = (report["trust"]["verdict"], np.sign(measured["change"]["value"]))
     assert verdicts == {
         "source-only/mixup": ("do not apply", 1),
-        "source-only": ("caution", -1),
-        "mcc": ("apply", -1),
+        "source-only": ("caution", 0),
+        "mcc": ("caution", -1),
     }
     assert "source-only: PseudoCal made it worse" in done.out
     shown = [

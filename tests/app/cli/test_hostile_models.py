@@ -135,7 +135,7 @@ def test_who_opens_it_by_name_refuses_it(hostile, features):
 
 @pytest.mark.slow
 def test_workers_refuse_it(ray, hostile, features):
-    with pytest.raises(InputError, match="expected a model that cannot run code"):
+    with pytest.raises(InputError, match="which can run code"):
         PseudoCal().fit(
             model_file(hostile.path), np.load(features), executor=RayExecutor(workers=1, tries=1)
         )
