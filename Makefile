@@ -58,9 +58,9 @@ test: check
 	$(BIN)/pytest -n 2 --dist worksteal -q -r fEs --cov --cov-report=
 	@$(BIN)/python .ci/package_coverage.py
 
-# CatBoost has 97 MB, so its tests run here only.
+# CatBoost has 97 MB, so its tests run here only, and those with polars frames.
 test-all: check
-	$(INSTALL) -e '.[catboost]'
+	$(INSTALL) -e '.[catboost]' polars
 	$(BIN)/pytest -n 2 --dist worksteal -q -m ''
 
 # Tests and examples that need an optional package are skipped; importance.py adapts scikit-learn.
