@@ -236,6 +236,17 @@ def test_a_variant_whose_predictions_stand_out_is_better():
     assert better_than_given([scaled, given]) is None
 
 
+def test_larger_pixels_must_change_predictions():
+    """A network without large biases only gets larger logits from pixels up to 255."""
+    given = variant("as given", peaked(4, SPREAD))
+    larger = variant("larger", peaked(9, SPREAD))
+    larger.preprocessing = Preprocessing(std=(1 / 255,))
+    assert better_than_given([larger, given]) is None
+    other = variant("larger", peaked(9, (SPREAD + 1) % 50))
+    other.preprocessing = larger.preprocessing
+    assert better_than_given([other, given]) is other
+
+
 def test_another_size_must_gain_more_than_another_normalisation():
     given = variant("as given", peaked(7.0, SPREAD))
     other = variant("other", peaked(7.4, SPREAD))

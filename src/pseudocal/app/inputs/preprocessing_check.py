@@ -38,6 +38,9 @@ RESIZED = 0.1  # the least gain in the score by resizing, where a tighter view o
 LEAST_CONFIDENCE = 0.3  # mean, of a variant that is better
 LARGEST_CLASS = 0.5  # the most common prediction: more is a collapse
 LOST_AGREEMENT = 0.1  # with the second model
+# of the images: if pixels become much larger and few predictions change, only logits were scaled
+SAME_CLASSES = 0.9
+MUCH_LARGER = 50
 SAME = 0.05  # the largest difference between two normalisations that are the same
 ORDERS: tuple[Literal["rgb", "bgr"], ...] = ("rgb", "bgr")
 CROP = 0.875  # the usual fraction left by the crop
@@ -259,6 +262,10 @@ def better_than_given(variants: Sequence[Variant]) -> Variant | None:
     if _same(best.preprocessing, given.preprocessing) and gain < RESIZED:
         return None
     if best.confidence < LEAST_CONFIDENCE:
+        return None
+    same = float((best.predicted == given.predicted).mean())
+    larger = float(np.mean(given.preprocessing.std) / np.mean(best.preprocessing.std))
+    if same >= SAME_CLASSES and larger > MUCH_LARGER:
         return None
     if best.largest_class > max(LARGEST_CLASS, given.largest_class):
         return None
