@@ -6,7 +6,7 @@
 All blocks of a page run in one empty folder and share one Python session, from top to bottom.
 A `python` block shows its output in the `text` block right after it. In a `console` block, the
 output of a command follows its line. Times, dates and the folder are not compared. `pip` and `make`
-are not run. The word `...` on a line of its own stands for lines left out.
+are not run. A line `...` stands for omitted lines.
 
 How-to pages show the results of commands, not what they say about the model and the data on
 standard error, and some outputs not at all. Python that shows no output is not run there, but for

@@ -104,7 +104,7 @@ def hero() -> str:
 
 
 def diagram(outcomes: Outcomes, heading: str, left: int, *, size: int = 300) -> list[str]:
-    """A bar for each range of confidence: blue is the accuracy, red what is missing or too much."""
+    """A bar for each range of confidence: blue is the accuracy, red its distance from confidence."""
     x0, y0 = left + 50, 90 + size
     found = Reliability.of(outcomes, bins=10)
     body = [text(x0, 36, heading, 28)]

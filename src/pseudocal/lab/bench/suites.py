@@ -185,7 +185,7 @@ PLANS: dict[str, SuitePlan] = {
         settings=FROZEN,
     ),
     "emoji-ablation": SuitePlan(
-        "other mixup variants in the place of mixup",
+        "other mixup variants instead of mixup",
         "emoji",
         tuple(permutations(EMOJI, 2)),
         ("mcc",),
