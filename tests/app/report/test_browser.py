@@ -261,7 +261,8 @@ def test_the_recommendation_stands_in_the_first_screen(show, settings, size):
     command = panel.locator(".command code").text_content()
     decision = panel.locator("h2 strong").text_content()
     if settings.get("verdict") == "apply":
-        assert (decision, command) == ("Deploy model.onnx", "out/model.onnx")
+        assert decision.startswith("Deploy model.onnx, or label 50")
+        assert command == "out/model.onnx"
     else:
         assert command == "pseudocal label out -n 50"
         wanted = "Keep the model" if settings.get("verdict") == "do not apply" else "Label 50"

@@ -51,6 +51,17 @@ ADVICE: dict[str, tuple[Values, str, str]] = {
         "Deploy calibration.json with the model you have: pseudocal apply out/calibration.json "
         "logits.npy -o probabilities.npy",
     ),
+    "deploy_or_label": (
+        RUN | {"file": "model.onnx", "path": "out/model.onnx"},
+        "deploy",
+        "Deploy model.onnx, or label 50 inputs first to measure it: out/model.onnx",
+    ),
+    "deploy_calibration_or_label": (
+        RUN | {"file": "calibration.json", "path": "out/calibration.json"},
+        "deploy",
+        "Deploy calibration.json with the model you have, or label 50 inputs first to measure it: "
+        "pseudocal apply out/calibration.json logits.npy -o probabilities.npy",
+    ),
     "keep": ({}, "keep", "Keep the model you have."),
     "keep_or_label": (
         RUN,

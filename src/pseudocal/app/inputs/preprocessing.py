@@ -111,11 +111,19 @@ class Preprocessing:
 
     def array_of(self, image: Image) -> NDArray[np.float32]:
         """Turn a decoded image into an array."""
+        return self.normalise(self.fit(image))
+
+    def fit(self, image: Image) -> NDArray[np.float32]:
+        """Resize and crop a decoded image: height x width x channels, pixels as they were."""
         if image.mode != "F":  # mode F stays grey and keeps its fractions
             image = image.convert("L" if self.channels == 1 else "RGB")
         values = np.array(self._fitted(image), dtype=np.float32)
         if values.ndim == 2:
             values = np.repeat(values[:, :, None], self.channels, axis=2)
+        return values
+
+    def normalise(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Order the channels of a fitted image, scale its pixels, and put its axes in order."""
         if self.order == "bgr":
             values = values[:, :, ::-1]
         gain = np.float32(self.scale) / np.asarray(self.std, dtype=np.float32)

@@ -103,17 +103,20 @@ def recommendation_of(report: Report, out: Path, *, kept: bool) -> Recommendatio
 
     """
     reason = deciding_reason(report)
-    if report.verdict == "apply":
-        file = next(iter(report.model.files), CALIBRATION)
-        code = "deploy" if report.model.files else "deploy_calibration"
-        return Recommendation(code, {"file": file, "path": str(out / file)}, reason)
     values: Values = {"out": str(out), "unit": report.unit}
-    if report.labels is not None:
+    if report.labels is not None and report.verdict != "apply":
         return _after_labels(report.labels, values, reason)
     n = TO_LABEL
     if report.unit == "inputs":
         n = min(n, report.data.used)
     values["n"] = n
+    if report.verdict == "apply":
+        file = next(iter(report.model.files), CALIBRATION)
+        code = "deploy" if report.model.files else "deploy_calibration"
+        measured = report.labels is not None or report.metrics is not None
+        if kept and not measured:
+            code += "_or_label"
+        return Recommendation(code, values | {"file": file, "path": str(out / file)}, reason)
     if not kept:
         return Recommendation("label_again", values, reason)
     code = "label"
