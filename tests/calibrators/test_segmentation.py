@@ -191,7 +191,7 @@ def test_frames_of_several_sizes_are_paired_with_their_own():
     alone = [images(1, (4, 4 + i), rng) for i in range(5)]
     with pytest.raises(
         InputError,
-        match=r"got 5 of as many sizes \(3 x 4 x 4, 3 x 4 x 5, 3 x 4 x 6, \.\.\.\): resize",
+        match=r"no two of the 5 inputs have the same shape \(3 x 4 x 4, 3 x 4 x 5, 3 x 4 x 6, \.\.\.\)",
     ):
         PseudoCal().fit(segmenter, alone)
     with pytest.raises(InputError, match="got 5 inputs in batches of one"):

@@ -348,7 +348,7 @@ def calibrate(
     second_preprocess: Annotated[str | None, second_option("as --preprocess, if different")] = None,
     out: Annotated[Path | None, output_option("folder for the results", "--out", "-o")] = None,
     table: Annotated[
-        Literal["parquet", "csv"] | None, output_option("format of the predictions", "--format")
+        Literal["csv", "parquet"] | None, output_option("format of the predictions", "--format")
     ] = None,
     keep_logits: Annotated[
         bool,

@@ -156,7 +156,7 @@ def change_lines(change: Change, state: State) -> Iterator[str]:
         listed = [
             f"{one.name} ({percent(one.before)} before, {percent(one.now)} now)" for one in worse
         ]
-        yield f"Predicted classes that changed most: {', '.join(listed)}."
+        yield f"The change is largest for the predicted classes {', '.join(listed)}."
 
 
 def labels_lines(event: LabelsEvent) -> Iterator[str]:
@@ -178,7 +178,7 @@ def labels_lines(event: LabelsEvent) -> Iterator[str]:
     else:
         yield f"T = {event.temperature:.2f} is in use now. Deploy the model in labelling/."
     if event.retrain:
-        until = " Until then, the model in labelling/ has honest confidences." if changed else ""
+        until = " Until then, use the recalibrated model in labelling/." if changed else ""
         yield (
             "The accuracy has fallen below that of the baseline. A temperature corrects "
             f"confidences, not predictions: retrain the model.{until}"
@@ -622,7 +622,10 @@ def metrics(state: State, events: Sequence[Event]) -> str:
     report = Monitor.from_json(state.monitor).report
     numbers: dict[str, tuple[str, float | None]] = {
         "alarm": ("Whether the alarm is raised.", float(state.change is not None)),
-        "retrain": ("Whether labels ask for retraining.", float(needs_retraining(state))),
+        "retrain": (
+            "Whether the labels indicate that the model needs retraining.",
+            float(needs_retraining(state)),
+        ),
         "e_value": ("Evidence that the model got worse.", report.e_value),
         "alarm_threshold": ("The e-value that raises the alarm.", report.threshold),
         "watched_inputs": ("Inputs since the baseline.", report.inputs),
@@ -660,7 +663,7 @@ def _numbers_of(batch: BatchEvent) -> dict[str, tuple[str, float | None]]:
         "mean_confidence": ("Mean calibrated confidence.", batch.confidence),
         "agreement": ("Agreement with the second model.", batch.agreement),
         "temperature_asked": (
-            "The temperature that the last batch asks for.",
+            "The temperature fitted to the last batch.",
             None if batch.temperature is None else batch.temperature.value,
         ),
         "estimated_gap": (

@@ -308,8 +308,8 @@ class Evidence:
         if self.pairs == 0 and rows > 1 and len(self.shapes) == rows:
             first = ", ".join(" x ".join(map(str, shape)) for shape in self.shapes[:3])
             return (
-                f"expected inputs of which two share a size, since those are paired, got {rows} of as many sizes "
-                f"({first}{', ...' if rows > 3 else ''}): resize them to one size, or to a few"
+                f"no two of the {rows} inputs have the same shape ({first}{', ...' if rows > 3 else ''}): resize "
+                "them to one size, or to a few"
             )
         if self.pairs == 0 and rows > 1:
             return f"expected batches of at least two inputs to pair within them, got {rows} inputs in batches of one"

@@ -253,8 +253,8 @@ TEMPLATES: dict[ReasonCode, str] = {
     ),
     ReasonCode.SECOND_MODEL_AT_CHANCE: (
         "The models agree on {agreement} of inputs, hardly more often than on the first model's "
-        "errors on mixup samples ({shared}). That is evidence of a low accuracy: {accuracy:.0%} is "
-        "the lowest that can be told from chance. Label about 50 inputs to measure it."
+        "errors on mixup samples ({shared}). The accuracy is probably low. Below {accuracy:.0%}, it "
+        "cannot be told from chance. Label about 50 inputs to measure it."
     ),
     ReasonCode.SECOND_MODEL_LESS_CONFIDENT: (
         "The mean confidence is {second_confidence:.0%} for the second model and {before:.0%} for "
@@ -291,7 +291,7 @@ TEMPLATES: dict[ReasonCode, str] = {
     ),
     ReasonCode.NO_CLEAR_GAIN: (
         "The estimated accuracy ({accuracy:.0%}) is not clearly different from the mean confidence "
-        "({before:.0%}), so nothing was applied (T = 1; the estimate asks for {temperature:.3g}). "
+        "({before:.0%}), so nothing was applied (T = 1; the estimate implies {temperature:.3g}). "
         "Label about 50 inputs to find out."
     ),
     ReasonCode.WITHIN_INTERVAL: (
@@ -300,7 +300,7 @@ TEMPLATES: dict[ReasonCode, str] = {
     ),
     ReasonCode.SMALL_GAP: (
         "The estimated accuracy ({accuracy:.0%}) is only {gap:points} points below the mean "
-        "confidence ({before:.0%}), which is within reach of an estimation error."
+        "confidence ({before:.0%}). The estimate may be off by as much."
     ),
     ReasonCode.RARELY_UNDERCONFIDENT: (
         "T would raise the confidence, but few models are underconfident on data that differs "
@@ -386,12 +386,12 @@ TEMPLATES: dict[ReasonCode, str] = {
         "settle the verdict."
     ),
     ReasonCode.LABELS_MOVED_AWAY: (
-        "By the labels alone, T moves the mean confidence away from the accuracy, from "
-        "{gap_before:points} to {gap_after:points} points; that is within their error."
+        "On the labelled inputs, T widens the gap between mean confidence and accuracy from "
+        "{gap_before:points} to {gap_after:points} points, which is within the sampling error."
     ),
     ReasonCode.LABELS_HELD_BACK: (
-        "T was held back to {temperature:.3g}, where the measured gap is larger than without "
-        "calibration by no more than half of its error."
+        "T was limited to {temperature:.3g}. Beyond that, the measured gap would grow by more than "
+        "half of its standard error."
     ),
     ReasonCode.LABELS_ENOUGH: (
         "You can stop labelling: more labels would hardly change this verdict."

@@ -124,7 +124,7 @@ def test_a_model_to_retrain_ends_with_20_until_a_new_baseline(
     capsys.readouterr()
     assert main(["refine", str(alarmed.monitor), str(labels)]) == 0
     said = capsys.readouterr().out
-    assert "retrain the model. Until then, the model in labelling/ has honest confidences." in said
+    assert "retrain the model. Until then, use the recalibrated model in labelling/." in said
     assert "Deploy" not in said
     assert watched(alarmed.batch("fri", noise=1.5), "--time", "2026-11-20") == 20
     said = capsys.readouterr().out

@@ -181,7 +181,7 @@ QUESTIONS = (
     "What could be wrong",
 )
 SAME = "New inputs are like these. "
-HIDDEN_FROM_BOTH = "Errors that both models make on real inputs only stay hidden."
+HIDDEN_FROM_BOTH = "Errors that both models share on real inputs alone stay hidden."
 HIDDEN = "Consistent errors of the model stay hidden."
 TESTED = " In our tests, such a calibration helped in about {fell:.0f} of 10 cases."
 
@@ -201,7 +201,7 @@ ESSENTIALS: dict[str, str] = {
     ),
     "trust_estimated": (
         ACCEPTED
-        + "An estimated {most} of them are wrong (too few for {broken:.0%} of test models)."
+        + "An estimated {most} of them are wrong; more were for {broken:.0%} of test models."
     ),
     "trust_none": "{promise}",
     "trust_measured": REACHED + "{after}. {error:.1%} of them are wrong (ground truth).",
@@ -232,7 +232,7 @@ ESSENTIALS: dict[str, str] = {
     "risk_labels": (
         "In one of ten such samples of {labels:labels}, the accuracy lies outside the interval."
     ),
-    "risk_contradicted": "The classes of the labels may be others, or in another order.",
+    "risk_contradicted": "The labels may use other classes, or the same classes in another order.",
     "risk_agreement": HIDDEN_FROM_BOTH,
     "risk_agreement_tested": HIDDEN_FROM_BOTH + TESTED,
     "risk_surrogate": HIDDEN,
