@@ -676,10 +676,10 @@ def transcal(chosen: Sequence[Section], sections: Sequence[Section]) -> list[str
     said = [
         "### PseudoCal and TransCal",
         f"In the paper, PseudoCal has a lower ECE than TransCal on {paper} tasks; "
-        f"{', '.join(counts)}. Cite the row \"{RELEASED}\" as TransCal.",
+        f'{", ".join(counts)}. Cite the row "{RELEASED}" as TransCal.',
         "The released code of TransCal searches for T and an exponent that solve one equation. "
         "Every exponent has a solution T, so the result depends on the start of the search, "
-        "T = 2; T is never below 1. The row \"TransCal\" has a fixed exponent and no lower bound. "
+        'T = 2; T is never below 1. The row "TransCal" has a fixed exponent and no lower bound. '
         "With a fixed exponent there is one solution; the counts are then: "
         f"{', '.join(fixed)}. {about_search(compared)}",
         "A further cause may be the accuracy. Inaccurate models make many consistent errors, which "
@@ -709,13 +709,14 @@ def about_search(sections: Sequence[Section]) -> str:
             worse.append(f"{name} ({fixed:.2f} against {released:.2f})")
     said = []
     if explained:
-        said.append(f"So the search explains TransCal's lead in {', '.join(explained)}.")
+        said.append(f"TransCal's lead then disappears in {', '.join(explained)}.")
     if open_:
-        said.append(f"It does not explain the lead in {', '.join(open_)}.")
+        said.append(
+            f"TransCal keeps its lead in {', '.join(open_)}: the search does not explain it there."
+        )
     if worse:
         said.append(
-            "The fixed version has a higher mean ECE than the released one in "
-            f"{', '.join(worse)}."
+            f"The fixed version has a higher mean ECE than the released one in {', '.join(worse)}."
         )
     return " ".join(said)
 
@@ -740,7 +741,7 @@ def first_batch(sections: Sequence[Section]) -> str:
             end = ": no significant difference" if test.p > 0.05 else ""
             said.append(
                 "The released code of PseudoCal reuses the mixup samples of the first batch. "
-                f"Mean ECE of this version (\"{FIRST_BATCH}\") for `{section.suite.name}`: "
+                f'Mean ECE of this version ("{FIRST_BATCH}") for `{section.suite.name}`: '
                 f"{section.value(FIRST_BATCH):.2f}, against {section.value(PSEUDOCAL):.2f} with "
                 f"all pairs, which are better for {test.wins} of {test.tasks} tasks "
                 f"(p = {test.p:.2g}){end}."
