@@ -30,7 +30,7 @@ def main() -> None:
     """Print one row for each size of the target set."""
     print(f"\nPseudoCal(tolerance={TOLERANCE}), {SEEDS} seeds\n")
     print(
-        "| target rows | forward passes | T, first seed | passes for all | T of all | its interval holds the T of all |"
+        "| target rows | forward passes | T, first seed | passes for all | T of all | interval covers the full-data T |"
     )
     print("|---|---|---|---|---|---|")
     for n in (20_000, 200_000, 2_000_000):

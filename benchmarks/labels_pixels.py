@@ -77,7 +77,7 @@ def main() -> None:
     by_draw = dict(zip(refined, scores[len(ends) :], strict=True))
     accuracy = float((logits.argmax(axis=1) == labels).mean())
     print(
-        "| n | ECE | worst | T holds the oracle's | accuracy holds | apply |",
+        "| n | ECE | worst | interval of T covers the oracle's T | interval covers the accuracy | apply |",
         "|---|---|---|---|---|---|",
         sep="\n",
     )
