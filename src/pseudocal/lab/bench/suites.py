@@ -160,7 +160,7 @@ PLANS: dict[str, SuitePlan] = {
         quick=QUICK_EMOJI,
     ),
     "emoji-groups": SuitePlan(
-        "the emoji with 8 classes, as accurate as the paper's models, closed set",
+        "the emoji with 8 classes, nearly as accurate as the paper's models, closed set",
         "emoji-groups",
         tuple(permutations(EMOJI, 2)),
         ("source-only", *SIX),
