@@ -2,8 +2,9 @@
 
     python howto_files.py
 
-writes them to the current folder, from scikit-learn's digits and random numbers. It takes half a
-minute. Labelling is a person's work; here the ground truth is known, and
+writes about 20 files and folders to the current folder, from scikit-learn's digits and random
+numbers. Run it in an empty folder. It takes some seconds. Labelling is a person's work; here the
+ground truth is known, and
 
     python howto_files.py label calibrated/
 
