@@ -105,7 +105,7 @@ def refine(
     >>> labels = LabelSample(rows, np.where(np.arange(60) % 4, predicted, 1 - predicted))
     >>> scaling, measured = refine(logits, labels, priors=[Prior("mixup", 1.5, 0.5)])
     >>> print(f"{measured.accuracy:.2f}, T = {measured.temperature:.2f}: {measured.verdict}")
-    0.75 [0.65, 0.83], T = 1.86 [1.29, 2.89]: apply
+    0.75 [0.65, 0.83], T = 1.81 [1.29, 2.89]: apply
 
     Args:
         logits: The logits of the whole target, of shape `(rows, classes)`, as passed to

@@ -160,7 +160,7 @@ def estimate_together(consensus: Consensus) -> AccuracyEstimate:
     >>> agreement = Agreement(classes=10, rows=1000, rate=0.6, shared=0.2, mistakes=500.0)
     >>> estimate = estimate_together(Consensus((agreement,)))
     >>> round(estimate.value, 2), round(estimate.low, 2), round(estimate.high, 2)
-    (0.52, 0.4..., 0.69)
+    (0.52, 0.4, 0.64)
     """
     below, above = estimate_errors(consensus)
     low = consensus.accuracy - NORMAL_90 * below
