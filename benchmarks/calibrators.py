@@ -48,7 +48,7 @@ class Shift:
 
 
 def covariate_shift(seed: int, *, by: float = 1.5, n: int = 4000) -> Shift:
-    """p(y | x) stays, x moves `by` standard deviations, to where the model is surer than it should be."""
+    """p(y | x) stays, x moves `by` standard deviations, to where the model is overconfident."""
     rng = np.random.default_rng(seed)
     away = np.array([by, 0.0])
     weights = np.array([[2.0, 0.0], [-1.0, 1.7], [-1.0, -1.7]])
