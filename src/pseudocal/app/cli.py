@@ -147,9 +147,7 @@ app.add_typer(bench, name="bench")
 OutputTypeOption = Annotated[
     OutputType | None, model_option("what the model returns", "--output-type")
 ]
-SavedType = Annotated[
-    OutputType | None, saved_option("what the file of outputs has", "--output-type")
-]
+SavedType = Annotated[OutputType | None, saved_option("what the file contains", "--output-type")]
 SavedField = Annotated[str | None, saved_option(".npz: the array to use", "--field")]
 SavedBinary = Annotated[bool, saved_option("one number per row, for two classes", "--binary")]
 SavedInputs = Annotated[
@@ -278,7 +276,8 @@ def calibrate(
     trust_model: Annotated[
         bool,
         model_option(
-            "run code: .pt2 and TorchScript files, and what a job file names", "--trust-model"
+            "allow code to run: .pt2 and TorchScript files, and what a job file names",
+            "--trust-model",
         ),
     ] = False,
     size: Annotated[str | None, image_option("size of the input, 224 or HEIGHTxWIDTH")] = None,
@@ -586,7 +585,7 @@ def threshold(
     labels: Annotated[
         Path | None,
         typer.Argument(
-            help="labels, best of inputs drawn by label --for-threshold; none: estimate"
+            help="labels of inputs drawn by label --for-threshold; without them, an estimate"
         ),
     ] = None,
     sampling: SamplingOption = "stratified",
