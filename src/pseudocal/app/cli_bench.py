@@ -203,7 +203,7 @@ def check_device(name: str) -> None:
 # ------------------------------------------------------------------------------ bench
 
 bench = typer.Typer(
-    help="The paper's comparison: run it, print it, draw it.",
+    help="Run the paper's comparison; print and draw results.",
     epilog=epilog("pseudocal bench run digits --quick"),
     rich_markup_mode="rich",
 )
