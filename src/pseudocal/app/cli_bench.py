@@ -42,7 +42,7 @@ DEFAULT_OUT = Path("runs/bench")
 Root = Annotated[Path | None, data_option("folder of a benchmark's data")]
 Lists = Annotated[Path | None, data_option("folder of its list files (default: ROOT)")]
 Prefix = Annotated[
-    str | None, data_option("how paths in lists begin, and begin here", metavar="OLD=NEW")
+    str | None, data_option("replace OLD by NEW at the start of paths in lists", metavar="OLD=NEW")
 ]
 WEIGHTS = method_option("of the backbone: a state dict, folder or hub id, or random")
 
@@ -203,7 +203,7 @@ def check_device(name: str) -> None:
 # ------------------------------------------------------------------------------ bench
 
 bench = typer.Typer(
-    help="The paper's comparison: run it, print it, draw it.",
+    help="Run the paper's comparison; print and draw results.",
     epilog=epilog("pseudocal bench run digits --quick"),
     rich_markup_mode="rich",
 )
@@ -324,7 +324,7 @@ def table(
         ),
     ] = None,
     by: Annotated[
-        Literal["overall", "target", "task"], option(help="what the columns are", show_default=True)
+        Literal["overall", "target", "task"], option(help="columns of the table", show_default=True)
     ] = "overall",
     form: Annotated[
         Literal["md", "latex", "csv"], option("--format", help="table format", show_default=True)
@@ -442,7 +442,7 @@ def compare(
         option(help="one metric instead of the first three"),
     ] = None,
     by: Annotated[
-        Literal["overall", "target", "task"], option(help="what the columns are", show_default=True)
+        Literal["overall", "target", "task"], option(help="columns of the table", show_default=True)
     ] = "overall",
     seed: Annotated[
         int,

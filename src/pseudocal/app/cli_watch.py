@@ -47,7 +47,9 @@ def watch(
     trust_model: Annotated[
         bool,
         option(
-            "--trust-model", group=MODEL, help="run code: .pt2, TorchScript, and module:function"
+            "--trust-model",
+            group=MODEL,
+            help="allow code to run: .pt2, TorchScript, and module:function",
         ),
     ] = False,
     trust_paths: Annotated[
@@ -74,7 +76,7 @@ def watch(
         str, option(group=PERFORMANCE, help="cpu, cuda, cuda:1 ...", show_default=True)
     ] = "cpu",
 ) -> None:
-    """Count a batch of new DATA, and say whether the deployed model has become worse."""
+    """Compare new DATA with the baseline; raise an alarm if the deployed model got worse."""
     steps = watch_steps(
         monitor,
         data,
@@ -146,7 +148,7 @@ def result_lines(result: WatchResult) -> Iterator[str]:
         yield f"Next: label 50 inputs to measure this: pseudocal label {result.folder} -n 50"
     elif result.retrain:
         again = f"pseudocal watch {result.folder} --baseline OUT"
-        yield f"Next: retrain the model, calibrate it, and begin anew: {again}"
+        yield f"Next: retrain the model, calibrate it, and restart the monitor: {again}"
     yield f"page: {result.folder / PAGE}, history: {result.folder / HISTORY}"
 
 

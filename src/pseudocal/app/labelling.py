@@ -322,7 +322,7 @@ def shown_inputs(run: Run, rows: RowNumbers) -> list[ToLabel]:
         paths = [Path(record.image_files[i]) for i in inputs]
         missing = [path for path in paths if not path.is_file()]
         if missing:
-            raise InputError(f"the image {missing[0]} is not there any more")
+            raise InputError(f"the image {missing[0]} no longer exists")
         return [ToLabel(*each) for each in zip(names, paths, spots, strict=True)]
     if run.pixels is not None:
         path = _source(record)
@@ -337,7 +337,7 @@ def _source(record: RunRecord) -> Path:
     """The file of the rows."""
     path = Path(record.source or "")
     if not path.is_file():
-        raise InputError(f"the data {path} is not there any more, so it cannot be shown")
+        raise InputError(f"the data {path} no longer exists, so it cannot be shown")
     return path
 
 
@@ -346,7 +346,7 @@ def _row_numbers(names: Sequence[str], length: int, path: Path) -> list[int]:
     for name in names:
         if not NUMBER.fullmatch(name) or not 0 <= int(name) < length:
             raise InputError(
-                f"{path} has {length} rows and none called {brief(name)}: it is other data"
+                f"{path} has {length} rows, but no row {brief(name)}: it is not the data of this run"
             )
     return [int(name) for name in names]
 

@@ -170,7 +170,7 @@ class ModelSource:
         if changed:
             raise InputError(
                 f"the model {changed[0]} has changed since the baseline: calibrate it again, and "
-                "begin anew",
+                "restart the monitor",
                 setting="baseline",
                 value="OUT",
             )

@@ -137,7 +137,7 @@ def watch(
     trust_paths: bool = False,
     device: str = "cpu",
 ) -> WatchResult:
-    """Count a batch of new data, and say whether the deployed model has become worse.
+    """Compare new data with the baseline, and raise an alarm if the deployed model got worse.
 
         watch("monitor/", baseline="out/")
         result = watch("monitor/", "monday/")

@@ -182,7 +182,7 @@ def _session(model: Path | bytes, device: str) -> Any:
     provider = PROVIDERS.get(device.split(":")[0])
     if provider not in ort.get_available_providers():
         raise InputError(
-            f"onnxruntime cannot run on {device!r}, but with {ort.get_available_providers()}",
+            f"onnxruntime cannot run on {device!r}; it has {ort.get_available_providers()}",
             setting="device",
         )
     options = ort.SessionOptions()
