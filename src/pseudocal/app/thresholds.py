@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.records import encode_json
-from pseudocal.app.run import Run
+from pseudocal.app.run import THRESHOLD, Run
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.confidence import confidences
 from pseudocal.calibrators.labels import CANNOT_TELL, LabelSample, RowNumbers
@@ -34,6 +35,7 @@ FOR_THRESHOLD = re.compile(r"threshold ([0-9.e-]+)% at T=([0-9.e+-]+)")
 DRAW_SEED = 0
 # of the held-out models with an estimate at 5%: `benchmarks/thresholds.py held-out`
 ESTIMATES_BROKEN = 0.73
+CLASSES_SHOWN = 20  # lines of the table by class in the terminal
 
 
 class ThresholdDraw(NamedTuple):
@@ -148,9 +150,17 @@ class RunThreshold(Threshold):
         """
         return self.sampling != "stratified" and not self.same_labels
 
-    def save(self, path: Path) -> None:
-        """Write `threshold.json`."""
-        encode_json(path, self)
+    def accepted_rows(self, run: Run) -> NDArray[np.bool_]:
+        """Which predictions of the run to accept."""
+        predicted, confidence, second = predictions_of(run, self.temperature)
+        agrees = None
+        if self.agreement and second is not None:
+            agrees = second == predicted
+        return self.accepts(confidence, agrees)
+
+    def save(self, folder: Path) -> None:
+        """Write `threshold.json` into a folder."""
+        encode_json(folder / THRESHOLD, self)
 
 
 def threshold_of(
@@ -270,3 +280,38 @@ def promise(found: Threshold, given: int = 0, *, exact: bool = True) -> str:
     return (
         f"{given:,} labels guarantee no threshold with at most {most} wrong. Nothing is accepted."
     )
+
+
+def threshold_lines(found: RunThreshold, run: Run) -> Iterator[str]:
+    """What the terminal says of a threshold."""
+    yield _rule(found, len(run.logits))
+    yield found.promise
+    if found.classes:
+        lights = Counter(line.light for line in found.classes)
+        yield "by class: " + ", ".join(f"{count} {light}" for light, count in lights.items())
+        for line in found.classes[:CLASSES_SHOWN]:
+            least = "nothing" if line.confidence is None else f"from {line.confidence:.3f}"
+            yield (
+                f"  {line.name}: {least}, {line.coverage:.1%} accepted, {line.light} "
+                f"({line.labels} labels)"
+            )
+        if len(found.classes) > CLASSES_SHOWN:
+            yield f"  ... and {len(found.classes) - CLASSES_SHOWN} more in {THRESHOLD}"
+    most = f"{100 * found.max_error:.6g}%"
+    if found.basis == "guaranteed":
+        return
+    if found.labels_needed is None:
+        yield "next: no number of labels is expected to give a guarantee; allow more errors"
+        return
+    yield f"next: pseudocal label {run.folder} --for-threshold {most} -n {found.labels_needed}"
+
+
+def _rule(found: RunThreshold, rows: int) -> str:
+    if found.confidence is None:
+        return f"accept none of {rows:,} inputs"
+    rule = f"accept {found.coverage:.1%} of {rows:,} inputs: confidence of at least "
+    if not found.agreement:
+        return rule + f"{found.confidence:.4f}"
+    if found.if_disagree is None:
+        return rule + f"{found.confidence:.4f} where both models agree"
+    return rule + f"{found.if_disagree:.4f}, and all where both models agree"
