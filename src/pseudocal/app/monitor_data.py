@@ -26,6 +26,7 @@ from pseudocal.app.periods import format_time, parse_every, period_starts, times
 from pseudocal.app.run import JOB, Run, is_signature_of, is_signed
 from pseudocal.arrays import InputError
 from pseudocal.files import is_inside, own_file
+from pseudocal.monitor import Signals
 
 MAX_BAD = 0.1  # fraction of a small batch that may be unreadable
 PIECE = 2**20  # bytes that are hashed at a time
@@ -116,17 +117,11 @@ def check_consent(folder: Path, state: State, trust_paths: bool) -> None:
 
 @dataclass(frozen=True)
 class Part:
-    """A batch that is not counted yet.
+    """A batch that is not counted yet."""
 
-    Attributes:
-        identity: its identity.
-        time: its time.
-        rows: the numbers of its inputs in the order in which they came; None for all, in any order.
-
-    """
-
-    identity: str
-    time: str
+    identity: str  # its identity
+    time: str  # its time
+    # the numbers of its inputs in the order in which they came; None for all, in any order
     rows: NDArray[np.intp] | None = None
 
 
@@ -292,3 +287,31 @@ def _hash_of_file(path: Path) -> str:
 def arrays_of(run: Run) -> list[NDArray[Any]]:
     """The logits of all models of a run."""
     return [np.asarray(run.logits), *(np.asarray(each) for each in run.second_logits)]
+
+
+# ------------------------------------------------------------------------------ signals
+
+
+def signals_of(run: Run) -> Signals:
+    """The signals of a run; only its first second model counts."""
+    second = None
+    if run.record.second_models:
+        second = np.asarray(run.second_logits[0])
+    return Signals.of(np.asarray(run.logits), second)
+
+
+def agreement_of(run: Run) -> float | None:
+    """How often the first second model agrees; None without one."""
+    if not run.record.second_models:
+        return None
+    same = run.second_logits[0].argmax(axis=1) == run.logits.argmax(axis=1)
+    return float(same.mean())
+
+
+def check_rows_only(run: Run) -> None:
+    """Refuse a segmentation model: its pixels are not independent."""
+    if run.pixels is not None:
+        raise InputError(
+            f"{run.folder} is of a segmentation model, which cannot be watched yet: use "
+            "pseudocal.monitor with one mean signal per image"
+        )

@@ -214,26 +214,15 @@ class Mark:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart over time.
+    """A chart over time."""
 
-    Attributes:
-        name: its name in the page.
-        title: its heading.
-        description: what it shows, for screen readers.
-        legend: the class and the text of each line.
-        paths: the class and the path of each line, band and dot.
-        y_ticks: the texts at the left.
-        tips: left edge, width and text of each batch.
-
-    """
-
-    name: str
-    title: str
-    description: str
-    legend: tuple[tuple[str, str], ...]
-    paths: tuple[tuple[str, str], ...]
-    y_ticks: tuple[Tick, ...]
-    tips: tuple[tuple[float, float, str], ...] = ()
+    name: str  # its name in the page
+    title: str  # its heading
+    description: str  # what it shows, for screen readers
+    legend: tuple[tuple[str, str], ...]  # the class and the text of each line
+    paths: tuple[tuple[str, str], ...]  # the class and the path of each line, band and dot
+    y_ticks: tuple[Tick, ...]  # the texts at the left
+    tips: tuple[tuple[float, float, str], ...] = ()  # left edge, width and text of each batch
 
 
 Position = Callable[[float], float]

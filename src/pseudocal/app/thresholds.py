@@ -95,52 +95,30 @@ class ThresholdDraw(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassLine:
-    """A line of the table of thresholds by class.
+    """A line of the table of thresholds by class."""
 
-    Attributes:
-        number: the predicted class.
-        name: its name, or its number.
-        light: "guaranteed", "estimated" or "not enough labels".
-        confidence: the least accepted confidence; None if nothing is accepted.
-        if_disagree: the same where a second model predicts another class.
-        coverage: the fraction of the predictions of this class that are accepted.
-        labels: the labels of predictions of this class.
-
-    """
-
-    number: int
-    name: str
-    light: Light
-    confidence: float | None
-    if_disagree: float | None
-    coverage: float
-    labels: int
+    number: int  # the predicted class
+    name: str  # its name, or its number
+    light: Light  # "guaranteed", "estimated" or "not enough labels"
+    confidence: float | None  # the least accepted confidence; None if nothing is accepted
+    if_disagree: float | None  # the same where a second model predicts another class
+    coverage: float  # the fraction of the predictions of this class that are accepted
+    labels: int  # the labels of predictions of this class
 
 
 @dataclass(frozen=True)
 class RunThreshold(Threshold):
-    """The threshold of a run, as `threshold.json` has it.
+    """The threshold of a run, as `threshold.json` has it."""
 
-    Attributes:
-        temperature: the temperature of the confidences.
-        level: the probability with which a guarantee holds.
-        upper: the upper end of the interval of the error; None without a guarantee.
-        sampling: how the labels were drawn; None without labels.
-        given: the number of labels given.
-        same_labels: whether the temperature was fitted to the same labels.
-        classes: the thresholds by class; empty without labels.
-        promise: all of this in a sentence.
-
-    """
-
-    temperature: float = 1.0
-    level: float = LEVEL
+    temperature: float = 1.0  # the temperature of the confidences
+    level: float = LEVEL  # the probability with which a guarantee holds
+    # the upper end of the interval of the error; None without a guarantee
     upper: float | None = None
-    sampling: str | None = None
-    given: int = 0
-    same_labels: bool = False
-    classes: tuple[ClassLine, ...] = ()
-    promise: str = ""
+    sampling: str | None = None  # how the labels were drawn; None without labels
+    given: int = 0  # the number of labels given
+    same_labels: bool = False  # whether the temperature was fitted to the same labels
+    classes: tuple[ClassLine, ...] = ()  # the thresholds by class; empty without labels
+    promise: str = ""  # all of this in a sentence
 
     @property
     def exact(self) -> bool:

@@ -31,12 +31,15 @@ from pseudocal.app.monitor_data import (
     OutputsSource,
     Part,
     Source,
+    agreement_of,
     arrays_of,
     check_consent,
+    check_rows_only,
     fingerprints_of,
     identity_of,
     job_of_run,
     model_names,
+    signals_of,
     stored_copy,
 )
 from pseudocal.app.monitor_folder import (
@@ -56,7 +59,6 @@ from pseudocal.app.monitor_folder import (
     needs_retraining,
 )
 from pseudocal.app.monitor_page import views
-from pseudocal.app.monitor_runs import agreement_of, check_rows_only, signals_of
 from pseudocal.app.periods import format_time, parse_time
 from pseudocal.app.pipeline import conclude, run_steps
 from pseudocal.app.publishing import finish_publishing
