@@ -29,7 +29,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,7 +40,9 @@ from pseudocal.app.publishing import remove
 from pseudocal.app.records import convert, decode_json, encode_json, to_plain
 from pseudocal.app.run import RECORD
 from pseudocal.arrays import InputError
+from pseudocal.calibrators.trust import AccuracyEstimate
 from pseudocal.files import ASIDE, OutputError, brief, locked, own_file, replacing, writing
+from pseudocal.metrics import Interval
 from pseudocal.monitor import Monitor
 
 STATE = "state.json"
@@ -72,6 +74,23 @@ class Range:
     value: float
     low: float | None = None
     high: float | None = None
+
+    @classmethod
+    def of(cls, known: Interval | AccuracyEstimate) -> Range:
+        """An estimate whose ends are known."""
+        return cls(known.value, known.low, known.high)
+
+    def below(self, confidence: float) -> Range:
+        """A confidence minus this accuracy.
+
+        >>> Range(0.5, 0.25, None).below(0.75)
+        Range(value=0.25, low=None, high=0.5)
+        """
+        return Range(
+            confidence - self.value,
+            None if self.high is None else confidence - self.high,
+            None if self.low is None else confidence - self.low,
+        )
 
 
 def _check_fractions(*values: float | Range | None) -> None:
@@ -183,10 +202,7 @@ class LabelsEvent:
 
 Event = BaselineEvent | BatchEvent | TruthEvent | LabelsEvent
 KINDS: dict[str, Any] = {
-    "baseline": BaselineEvent,
-    "batch": BatchEvent,
-    "ground truth": TruthEvent,
-    "labels": LabelsEvent,
+    kind.kind: kind for kind in (BaselineEvent, BatchEvent, TruthEvent, LabelsEvent)
 }
 
 
@@ -304,7 +320,7 @@ class State:
     labelling_times: tuple[str, ...] = ()  # the times of the batches that it asked about
     # the last measurement of a person's labels since the baseline
     labelled: LabelsEvent | None = None
-    format: Literal["pseudocal-monitor"] = field(default="pseudocal-monitor")
+    format: Literal["pseudocal-monitor"] = "pseudocal-monitor"
     format_version: Literal[1] = 1
 
     def __post_init__(self) -> None:

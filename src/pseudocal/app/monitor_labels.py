@@ -161,7 +161,8 @@ def _labels_event(
     known = given.labels != CANNOT_TELL
     predicted = run.logits.argmax(axis=1)[given.rows]
     right = int((predicted == given.labels)[known].sum())
-    accuracy = anytime_interval(right, int(known.sum()))
+    interval = anytime_interval(right, int(known.sum()))
+    accuracy = Range.of(interval)
     confidence = float(confidences(run.logits, state.temperature).mean())
     target = state.baseline.accuracy
     return LabelsEvent(
@@ -171,14 +172,12 @@ def _labels_event(
         last=state.labelling_times[-1],
         inputs=len(run.logits),
         labels=int(known.sum()),
-        accuracy=Range(accuracy.value, accuracy.low, accuracy.high),
-        gap=Range(
-            confidence - accuracy.value, confidence - accuracy.high, confidence - accuracy.low
-        ),
+        accuracy=accuracy,
+        gap=accuracy.below(confidence),
         before=state.temperature,
         temperature=calibration.temperature,
         verdict=calibration.verdict,
-        retrain=target is not None and accuracy.high < target.value,
+        retrain=target is not None and interval.high < target.value,
         rearmed=state.change is not None and len(run.logits) >= FEWEST,
     )
 
