@@ -128,7 +128,9 @@ class ModelSource:
         job_file = folder / STATE
         self._job = replace(job, data=data, trust=trust, job_file=job_file, device=device)
         changed = [
-            name for name, known in state.fingerprints.items() if _fingerprint(name) != known
+            name
+            for name, known in state.fingerprints.items()
+            if not Path(name).is_file() or _hash_of_file(Path(name)) != known
         ]
         if changed:
             raise InputError(
@@ -244,10 +246,6 @@ def _identity_of_inputs(opened: Plan) -> str:
         hashes = sorted(_hash_of_file(file) for file in files if file is not None)
         return identity_of("images", *hashes)
     return identity_of("rows", _hash_of_file(Path(opened.job.data)))
-
-
-def _fingerprint(name: str) -> str | None:
-    return _hash_of_file(Path(name)) if Path(name).is_file() else None
 
 
 def _hash_of_file(path: Path) -> str:

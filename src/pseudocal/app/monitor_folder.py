@@ -352,7 +352,7 @@ Views = Callable[["State", list["Event"]], Mapping[str, str]]
 
 
 def is_monitor(folder: Path) -> bool:
-    """Whether a folder is a monitor."""
+    """Whether a folder is a monitor, so that it has a baseline."""
     return os.path.lexists(folder / STATE)
 
 
@@ -367,22 +367,9 @@ class MonitorFolder:
 
     def __init__(self, path: Path, views: Views) -> None:
         self.path = path
+        self.collecting = path / COLLECTING  # where the run of a batch is collected
+        self.labelling = path / LABELLING  # the run that `label` asks about
         self._views = views
-
-    @property
-    def exists(self) -> bool:
-        """Whether the monitor has a baseline."""
-        return is_monitor(self.path)
-
-    @property
-    def collecting(self) -> Path:
-        """Where the run of a batch is collected."""
-        return self.path / COLLECTING
-
-    @property
-    def labelling(self) -> Path:
-        """The run that `label` asks about."""
-        return self.path / LABELLING
 
     def run_of(self, identity: str) -> Path:
         """Where the run of a batch is, if it is kept."""
@@ -503,7 +490,7 @@ def holding(path: Path, views: Views, *, make: bool = False) -> Iterator[Monitor
             for left in path.glob(f".*{ASIDE}*"):  # by a killed call
                 left.unlink()
             monitor = MonitorFolder(path, views)
-            if monitor.exists:
+            if is_monitor(path):
                 monitor.finish()
             yield monitor
 

@@ -48,15 +48,6 @@ SIGNALS = {
 # ------------------------------------------------------------------------------ sentences
 
 
-def percent(value: float) -> str:
-    """A fraction in percent.
-
-    >>> percent(0.876)
-    '88%'
-    """
-    return f"{100 * value:.0f}%"
-
-
 def value_of(known: Range | None) -> float | None:
     """The value of an estimate without its interval; None if there is no estimate."""
     return None if known is None else known.value
@@ -69,8 +60,8 @@ def in_percent(value: Range) -> str:
     '50% (41% to 60%)'
     """
     if value.low is None or value.high is None:
-        return percent(value.value)
-    return f"{percent(value.value)} ({percent(value.low)} to {percent(value.high)})"
+        return f"{value.value:.0%}"
+    return f"{value.value:.0%} ({value.low:.0%} to {value.high:.0%})"
 
 
 def in_points(value: Range) -> str:
@@ -105,11 +96,11 @@ def batch_lines(batch: BatchEvent, state: State) -> Iterator[str]:
     if batch.accuracy is None:
         yield f"{about}: the accuracy could not be estimated without labels."
     else:
-        before = "" if baseline is None else f"; baseline {percent(baseline.value)}"
+        before = "" if baseline is None else f"; baseline {baseline.value:.0%}"
         yield f"{about}: estimated accuracy {in_percent(batch.accuracy)}{before}."
-    confidence = f"Mean calibrated confidence {percent(batch.confidence)}"
+    confidence = f"Mean calibrated confidence {batch.confidence:.0%}"
     if batch.agreement is not None:
-        confidence += f"; the second model agrees on {percent(batch.agreement)}"
+        confidence += f"; the second model agrees on {batch.agreement:.0%}"
     yield confidence + "."
     if batch.gap is not None:
         yield f"Confidence minus estimated accuracy: {in_points(batch.gap)}."
@@ -136,7 +127,7 @@ def alarm_lines(state: State) -> Iterator[str]:
     """The state of the alarm, in sentences that follow the headline."""
     report = Monitor.from_json(state.monitor).report
     if state.change is not None:
-        yield from change_lines(state.change, state)
+        yield from change_lines(state.change)
     elif report.inputs < FEWEST:
         start = "baseline"
         if state.labelled is not None and state.labelled.rearmed:
@@ -149,7 +140,7 @@ def alarm_lines(state: State) -> Iterator[str]:
         yield "Only the uncertainty is watched. Errors made with full confidence are missed."
 
 
-def change_lines(change: Change, state: State) -> Iterator[str]:
+def change_lines(change: Change) -> Iterator[str]:
     """What changed, in sentences."""
     since = (
         "before the kept batches" if change.since is None else f"with the batch of {change.since}"
@@ -157,9 +148,7 @@ def change_lines(change: Change, state: State) -> Iterator[str]:
     yield f"{SIGNALS[change.signal]} The change began {since}."
     worse = [one for one in change.classes if max(one.increase.values()) > 0][:3]
     if worse:
-        listed = [
-            f"{one.name} ({percent(one.before)} before, {percent(one.now)} now)" for one in worse
-        ]
+        listed = [f"{one.name} ({one.before:.0%} before, {one.now:.0%} now)" for one in worse]
         yield f"The change is largest for the predicted classes {', '.join(listed)}."
 
 
@@ -371,7 +360,7 @@ def _fractions(low: float, high: float) -> tuple[Position, list[Tick]]:
     count = round((top - bottom) / step)
     every = math.ceil(count / 6)
     values = [bottom + i * step for i in range(0, count + 1, every)]
-    return position, [Tick(position(value), percent(value)) for value in values]
+    return position, [Tick(position(value), f"{value:.0%}") for value in values]
 
 
 def _logarithms(low: float, high: float, values: Sequence[float]) -> tuple[Position, list[Tick]]:
@@ -438,9 +427,9 @@ def _tip(batch: BatchEvent) -> str:
     words = [f"{batch.time}: {batch.inputs:,} inputs"]
     if batch.accuracy is not None:
         words.append(f"estimated accuracy {in_percent(batch.accuracy)}")
-    words.append(f"confidence {percent(batch.confidence)}")
+    words.append(f"confidence {batch.confidence:.0%}")
     if batch.agreement is not None:
-        words.append(f"agreement {percent(batch.agreement)}")
+        words.append(f"agreement {batch.agreement:.0%}")
     return ", ".join(words)
 
 
@@ -551,7 +540,6 @@ def page(state: State, events: Sequence[Event]) -> str:
         late=LATE,
         early=EARLY,
         signals=SIGNALS,
-        percent_of=percent,
         margin=alarm.settings.margin,
         alpha=alarm.settings.alpha,
     )
@@ -579,13 +567,13 @@ def _row(batch: BatchEvent, truth: TruthEvent | None) -> tuple[str, ...]:
         batch.time,
         f"{batch.inputs:,}{skipped}",
         "-" if batch.accuracy is None else in_percent(batch.accuracy),
-        percent(batch.confidence),
-        "-" if batch.agreement is None else percent(batch.agreement),
+        f"{batch.confidence:.0%}",
+        "-" if batch.agreement is None else f"{batch.agreement:.0%}",
         "-" if batch.temperature is None else temperature_words(batch.temperature),
         f"{batch.in_use:.2f}",
         "-" if batch.gap is None else in_points(batch.gap),
         f"{e_value}, alarm" if batch.alarm else e_value,
-        "-" if truth is None else percent(truth.accuracy),
+        "-" if truth is None else f"{truth.accuracy:.0%}",
     )
 
 

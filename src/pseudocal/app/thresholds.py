@@ -76,14 +76,10 @@ class ThresholdDraw(NamedTuple):
         temperature = run.calibration_in_force().temperature
         return cls(float(f"{max_error:.6g}"), float(f"{temperature:.6g}"))
 
-    def pool(self, run: Run) -> RowNumbers:
-        """The rows to draw from."""
-        predicted, confidence, second = predictions_of(run, self.temperature)
-        return threshold_pool(predicted, confidence, self.max_error, second=second)
-
     def rows(self, run: Run, n: int) -> tuple[RowNumbers, RowNumbers]:
         """The first `n` rows to label, and the pool that they are a random sample of."""
-        pool = self.pool(run)
+        predicted, confidence, second = predictions_of(run, self.temperature)
+        pool = threshold_pool(predicted, confidence, self.max_error, second=second)
         if n > len(pool):
             raise InputError(
                 f"expected at most {len(pool)} inputs to label, as many as could be accepted, got "

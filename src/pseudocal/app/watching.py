@@ -56,6 +56,7 @@ from pseudocal.app.monitor_folder import (
     TypicalInput,
     batches_since,
     holding,
+    is_monitor,
     needs_retraining,
 )
 from pseudocal.app.monitor_page import views
@@ -233,7 +234,7 @@ def _set_baseline(
     calibration = run.calibration_in_force()
     temperature = calibration.temperature
     identity = identity_of("baseline", temperature, *arrays_of(run))
-    if monitor.exists and monitor.has_seen(identity):
+    if monitor.has_seen(identity):
         return
     if job is not None:
         _check_model(run, replace(job, trust=trust, device=device))
@@ -256,7 +257,7 @@ def _set_baseline(
     )
     kept: tuple[KeptBatch, ...] = ()
     period = 0
-    if monitor.exists:
+    if is_monitor(monitor.path):
         kept = monitor.state().kept
         period = monitor.state().period + 1
     record = run.record

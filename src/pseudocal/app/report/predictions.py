@@ -89,8 +89,7 @@ def row_table(
     ['dog']
     """
     top = seen.top[:, 0]
-    accept: PredictionTable = {} if accepted is None else {"accept": accepted}
-    return {
+    table: PredictionTable = {
         "file": list(names),
         "class": top,
         "class_name": _names(top, classes),
@@ -99,7 +98,10 @@ def row_table(
         "top": seen.top,
         "top_before": seen.before,
         "top_after": seen.after,
-    } | accept
+    }
+    if accepted is not None:
+        table["accept"] = accepted
+    return table
 
 
 def image_table(
