@@ -18,8 +18,6 @@ from typing import Annotated, Any, Literal, cast
 
 import typer
 
-from pseudocal.app.accept import threshold as find_threshold
-from pseudocal.app.accept import threshold_lines
 from pseudocal.app.cli_bench import bench, train
 from pseudocal.app.cli_watch import label_in_monitor, refine_in_monitor, watch
 from pseudocal.app.errors import INTERRUPTED, USAGE, VERDICT_CODES, explain
@@ -57,9 +55,11 @@ from pseudocal.app.outputs import SAVED, collect_outputs, compare_reports, load_
 from pseudocal.app.outputs import apply as apply_to_file
 from pseudocal.app.outputs import evaluate as evaluate_files
 from pseudocal.app.pipeline import Steps, calibrate_steps, refine_steps, saved_steps
+from pseudocal.app.pipeline import threshold as find_threshold
 from pseudocal.app.progress import print_result, score_lines, show_progress
 from pseudocal.app.records import to_plain
 from pseudocal.app.run import LABEL_TABLE, THRESHOLD, Run
+from pseudocal.app.thresholds import threshold_lines
 from pseudocal.arrays import InputError
 from pseudocal.batches import DEFAULT_BATCH_SIZE
 from pseudocal.calibrators import PseudoCal

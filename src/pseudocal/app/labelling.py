@@ -65,20 +65,15 @@ class ToLabel:
     """An input for a person to label.
 
     An image, a pixel of it, a row of a table, or nothing but its name.
-
-    Attributes:
-        name: the input, as predictions name it.
-        image_file: its file, which is shown large; or its pixels `(height, width, 3)`, if a pixel
-            is to be labelled.
-        pixel: the line and the column of the pixel to label; None for the whole.
-        cells: of a row of a table: column and value.
-
     """
 
-    name: str
+    name: str  # the input, as predictions name it
+    # its file, which is shown large; or its pixels `(height, width, 3)`, if a pixel is to be
+    # labelled
     image_file: Path | RgbImage | None = None
+    # the line and the column of the pixel to label; None for the whole
     pixel: tuple[int, int] | None = None
-    cells: tuple[tuple[str, str], ...] = ()
+    cells: tuple[tuple[str, str], ...] = ()  # of a row of a table: column and value
 
 
 def write_labelling_page(
