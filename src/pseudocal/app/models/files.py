@@ -21,8 +21,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pseudocal.app.models.boosting import boosting_kind, open_lightgbm, open_xgboost
-from pseudocal.app.models.catboost import open_catboost
+from pseudocal.app.models.boosting import (
+    boosting_kind,
+    open_catboost,
+    open_lightgbm,
+    open_xgboost,
+)
 from pseudocal.app.models.hugging_face import is_hub_name, no_such_model, open_hugging_face
 from pseudocal.app.models.model import (
     SECOND_ONLY,
