@@ -90,6 +90,7 @@ HEAD_KINDS = {
 }
 AFN_KINDS = {1: "afn", 2: "afn-two"}  # by the number of blocks
 Named = dict[str, tuple[str, Tensor]]  # our name -> the name in the file, the tensor
+Head = tuple[str, nn.Module, nn.Module]  # its kind, the bottleneck and the classifier
 
 
 def open_state_dict(path: Path, architecture: str, *, device: str = "cpu", **_: Any) -> OpenModel:
@@ -216,47 +217,37 @@ def import_classifier(tensors: Mapping[str, Tensor], architecture: str) -> Impor
     named = _named(tensors)
     backbone = _build(architecture)
     _loaded(backbone, _part(named, "backbone."), architecture)
-    above = _part(named, "classifier.")
-    if "8.weight" in above:
-        head = _three_layer_head(named)
+    if "classifier.8.weight" in named:
+        kind, bottleneck, classifier = _three_layer_head(named)
     elif any(name.startswith("afn-bottleneck.") for name in named):
-        head = _afn_head(named)
+        kind, bottleneck, classifier = _afn_head(named)
     else:
-        head = _plain_head(named, architecture)
-    if head.inputs != backbone.width:
+        kind, bottleneck, classifier = _plain_head(named, architecture)
+    modules = [*bottleneck.modules(), *classifier.modules()]
+    layers = [each for each in modules if isinstance(each, nn.Linear)]
+    inputs = layers[0].in_features
+    if inputs != backbone.width:
         raise InputError(
-            f"the head takes {head.inputs} features, but {architecture} has {backbone.width}: is "
-            "the bottleneck missing?"
+            f"the head takes {inputs} features, but {architecture} has {backbone.width}: is the "
+            "bottleneck missing?"
         )
     network = nn.Sequential()
     network.add_module("backbone", backbone)
-    network.add_module("bottleneck", head.bottleneck)
-    network.add_module("classifier", head.classifier)
+    network.add_module("bottleneck", bottleneck)
+    network.add_module("classifier", classifier)
     used = {original for original, _ in named.values()}
     return Imported(
         network=network.eval(),
-        head=head.kind,
-        width=head.width,
-        classes=head.classes,
+        head=kind,
+        width=layers[-1].in_features,
+        classes=layers[-1].out_features,
         normal=_normal(named, architecture),
         mapped=len(used),
         left=tuple(name for name in tensors if name not in used),
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Head:
-    """What is above the backbone, with its weights."""
-
-    kind: str
-    bottleneck: nn.Module
-    classifier: nn.Module
-    inputs: int
-    width: int
-    classes: int
-
-
-def _plain_head(named: Named, architecture: str) -> _Head:
+def _plain_head(named: Named, architecture: str) -> Head:
     """A linear classifier above one layer, or none."""
     below = _bottleneck(named)
     above = _part(named, "classifier.")
@@ -274,7 +265,6 @@ def _plain_head(named: Named, architecture: str) -> _Head:
             f"expected a head among {', '.join(HEAD_KINDS.values())}, got one of {sorted(above)}"
         )
     classes, width = weight.shape
-    inputs = width
     bottleneck = nn.Sequential()
     if below:
         width, inputs = below["0.weight"][1].shape
@@ -288,10 +278,10 @@ def _plain_head(named: Named, architecture: str) -> _Head:
         linear = weight_norm(linear)
     _loaded(bottleneck, below, "the bottleneck")
     _loaded(linear, above, "the classifier")
-    return _Head(kind, bottleneck, linear, inputs, width, classes)
+    return kind, bottleneck, linear
 
 
-def _afn_head(named: Named) -> _Head:
+def _afn_head(named: Named) -> Head:
     """AFN's head: one block or two, each with dropout, and a linear classifier."""
     below = _part(named, "afn-bottleneck.")
     above = _part(named, "classifier.")
@@ -307,10 +297,10 @@ def _afn_head(named: Named) -> _Head:
     classifier = nn.Linear(width, classes)
     _loaded(bottleneck, below, "the bottleneck")
     _loaded(classifier, above, "the classifier")
-    return _Head(AFN_KINDS[blocks], bottleneck, classifier, inputs, width, classes)
+    return AFN_KINDS[blocks], bottleneck, classifier
 
 
-def _three_layer_head(named: Named) -> _Head:
+def _three_layer_head(named: Named) -> Head:
     """The first of MCD's classifiers: three layers, two of them with dropout before."""
     above = _part(named, "classifier.")
     width, inputs = _shape(above, "1.weight", "the classifier")
@@ -323,7 +313,7 @@ def _three_layer_head(named: Named) -> _Head:
         classifier.append(nn.ReLU())
     classifier.append(nn.Linear(width, classes))
     _loaded(classifier, above, "the classifier")
-    return _Head("three-layer", nn.Sequential(), classifier, inputs, width, classes)
+    return "three-layer", nn.Sequential(), classifier
 
 
 def _shape(part: Named, name: str, what: str) -> tuple[int, int]:
