@@ -41,7 +41,8 @@ from pseudocal.app.inputs.sets import (
     check_found,
     holds_images,
     open_frame,
-    open_inputs,
+    open_images,
+    open_rows,
     read_batches,
 )
 from pseudocal.app.inputs.tables import TABLES
@@ -343,9 +344,7 @@ def open_data(job: Job, model: OpenModel) -> Data:
             words = f"{len(frame):,} rows of a data frame, unchanged"
             return Data(frame, words, not_mixed=ReasonCode.TABLES_NOT_MIXED)
     dtype = model.expects.dtype
-    inputs = open_inputs(job.data, dtype=dtype, columns=columns, field=job.field)
-    if not isinstance(inputs, ArraySet):
-        return Data(inputs, f"{len(inputs):,} rows")
+    inputs = open_rows(job.data, dtype=dtype, columns=columns, field=job.field)
     if not model.expects.preprocessing:  # which would say only what is usual
         model.expects.check(inputs.array.shape[1:], f"the model, got {job.data} with")
     preparation = f"{len(inputs):,} rows, unchanged{inputs.cast()}"
@@ -396,7 +395,7 @@ def _open_images(job: Job, model: OpenModel) -> Data:
     if urls:
         images = RemoteImageSet(urls, preprocessing)
     else:
-        images = open_inputs(job.data, preprocessing=preprocessing)
+        images = open_images(job.data, preprocessing)
     words = f"{len(images):,} images: {preprocessing.words()}"
     return Data(images, words, tuple(assumed))
 

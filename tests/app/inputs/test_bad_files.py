@@ -15,7 +15,7 @@ from pseudocal import InputError
 from pseudocal.app.inputs.blocks import files_at
 from pseudocal.app.inputs.ground_truth import read_ground_truth
 from pseudocal.app.inputs.preprocessing import Preprocessing
-from pseudocal.app.inputs.sets import open_inputs
+from pseudocal.app.inputs.sets import open_images, open_rows
 from pseudocal.app.inputs.tables import read_array, read_columns, read_table
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -77,11 +77,11 @@ def test_an_unknown_compression_in_npz(tmp_path):
 def test_a_broken_npy_header(tmp_path, text):
     (tmp_path / "x.npy").write_bytes(header(text))
     with pytest.raises(InputError, match=NAMED):
-        np.asarray(open_inputs(str(tmp_path / "x.npy")).read(9))
+        np.asarray(open_rows(str(tmp_path / "x.npy")).read(9))
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("x.npy", header(text))
     with pytest.raises(InputError, match=NAMED):
-        np.asarray(open_inputs(str(tmp_path / "x.npz")).read(9))
+        np.asarray(open_rows(str(tmp_path / "x.npz")).read(9))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_only_real_numbers_are_inputs(tmp_path, dtype):
 
     np.save(tmp_path / "x.npy", np.zeros((4, 3), dtype=dtype))
     with pytest.raises(InputError, match="expected an array with one input per row, got"):
-        open_inputs(str(tmp_path / "x.npy"))
+        open_rows(str(tmp_path / "x.npy"))
     with pytest.raises(InputError, match="expected one input per row, got"):
         shards(tmp_path / "x.npy")[0].read()
 
@@ -230,7 +230,8 @@ def test_labels_that_are_truths_are_numbers(tmp_path):
 def test_a_fifo_in_place_of_a_file(tmp_path, name):
     os.mkfifo(tmp_path / name)
     reads = [
-        lambda path: open_inputs(str(path), preprocessing=Preprocessing()),
+        lambda path: open_images(str(path), Preprocessing()),
+        lambda path: open_rows(str(path)),
         lambda path: read_ground_truth(path, NAMES),
         lambda path: files_at(str(path), (".npy",)),
     ]
@@ -270,7 +271,7 @@ def test_damaged_anywhere(tmp_path, suffix, seed):
             bad[place] = rng.integers(0, 256)
         path.write_bytes(bad)
         try:
-            open_inputs(str(path)).read(0)
+            open_rows(str(path)).read(0)
         except InputError as error:
             refused.append(str(error))
     assert refused

@@ -17,7 +17,7 @@ from pseudocal.app.inputs.preprocessing import (
     preprocessing_for,
     preprocessing_of_second,
 )
-from pseudocal.app.inputs.sets import ArraySet, open_inputs, read_batches
+from pseudocal.app.inputs.sets import ArraySet, open_images, read_batches
 from pseudocal.app.inputs.tables import read_columns, read_table
 from pseudocal.batches import unread_batches
 from pseudocal.extras import MissingExtraError
@@ -101,7 +101,7 @@ def test_images_of_any_mode_become_three_channels(tmp_path):
         Image.new(mode, (20, 10)).save(
             tmp_path / f"{mode.replace(';', '')}.{'jpg' if mode == 'CMYK' else 'png'}"
         )
-    inputs = open_inputs(str(tmp_path), preprocessing=Preprocessing((8, 8)))
+    inputs = open_images(str(tmp_path), Preprocessing((8, 8)))
     assert {inputs.read(i).shape for i in range(len(inputs))} == {(3, 8, 8)}
 
 

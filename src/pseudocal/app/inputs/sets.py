@@ -35,7 +35,7 @@ from pseudocal.batches import Batch, take
 from pseudocal.extras import MissingExtraError, require
 from pseudocal.predictors import Deferred, as_predictor
 from pseudocal.skipped import Skipped, one_line
-from pseudocal.stored import ChangedFileError, StoredArray
+from pseudocal.stored import ChangedFileError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -265,19 +265,17 @@ def check_found(data: str) -> None:
         check_regular(Path(data), "a folder, a list of paths, an array or a table")
 
 
-def open_inputs(
+def open_rows(
     data: str,
     *,
-    preprocessing: Preprocessing | None = None,
     dtype: str | None = None,
     columns: Iterable[str] | None = None,
     field: str | None = None,
-) -> InputSet:
-    """Open a folder or a list of images, an array or a table.
+) -> ArraySet:
+    """Open an array or a table.
 
     Args:
-        data: the name of a folder or a file, or "-" for a list of paths on standard input.
-        preprocessing: what happens to an image before the model sees it; required for images.
+        data: the name of the file.
         dtype: the dtype of the model's inputs; None for float64 from a table and float32 from an
             array.
         columns: the feature columns of a table, in the order the model expects; None for all.
@@ -286,18 +284,12 @@ def open_inputs(
     """
     check_found(data)
     path = Path(data)
-    if holds_images(data):
-        assert preprocessing is not None
-        return _images(data, preprocessing)
     if path.suffix.lower() in TABLES:
         return ArraySet(read_table(path, columns), dtype or "float64")
     matrix = read_sparse(path) if field is None else None
     if matrix is not None:
         return ArraySet(matrix, dtype or "float64")
-    return ArraySet(_rows(read_array(path, field), path), dtype or "float32")
-
-
-def _rows(array: NDArray[Any] | StoredArray, path: Path) -> NDArray[Any] | StoredArray:
+    array = read_array(path, field)
     if array.ndim < 2 or len(array) == 0 or array.dtype.kind not in REAL:
         raise InputError(
             f"expected an array with one input per row, got {array.dtype} of shape {array.shape} "
@@ -305,10 +297,12 @@ def _rows(array: NDArray[Any] | StoredArray, path: Path) -> NDArray[Any] | Store
         )
     if array.nbytes < CHECKED_AT_ONCE:
         check_finite(array, path)
-    return array
+    return ArraySet(array, dtype or "float32")
 
 
-def _images(data: str, preprocessing: Preprocessing) -> ImageSet:
+def open_images(data: str, preprocessing: Preprocessing) -> ImageSet:
+    """Open a folder of images, or a list of them: a text file, or "-" for standard input."""
+    check_found(data)
     path = Path(data)
     if path.is_dir():
         found = sorted(
