@@ -17,6 +17,7 @@ from pseudocal.app.inputs.ground_truth import read_ground_truth
 from pseudocal.app.inputs.preprocessing import Preprocessing
 from pseudocal.app.inputs.sets import open_images, open_rows
 from pseudocal.app.inputs.tables import read_array, read_columns, read_table
+from pseudocal.app.options import names_in
 
 pyarrow = pytest.importorskip("pyarrow")
 NAMES = ["a", "b"]
@@ -219,6 +220,17 @@ def test_contradictory_duplicates_of_a_label(tmp_path):
         read_ground_truth(tmp_path / "y.csv", NAMES)
     (tmp_path / "y.csv").write_text("file,label\na,1\nb,0\na,1\n")
     np.testing.assert_array_equal(read_ground_truth(tmp_path / "y.csv", NAMES), [1, 0])
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path):
+    (tmp_path / "names.txt").write_text("cat\ndog\n", encoding="utf-8-sig")
+    assert names_in(tmp_path / "names.txt") == ("cat", "dog")
+    (tmp_path / "y.txt").write_text("dog\ncat\n", encoding="utf-8-sig")
+    found = read_ground_truth(tmp_path / "y.txt", NAMES, ["cat", "dog"])
+    np.testing.assert_array_equal(found, [1, 0])
+    (tmp_path / "a.png").touch()
+    (tmp_path / "images.txt").write_text("a.png\n", encoding="utf-8-sig")
+    assert open_images(str(tmp_path / "images.txt"), Preprocessing()).paths[0].is_file()
 
 
 def test_labels_that_are_truths_are_numbers(tmp_path):

@@ -322,7 +322,7 @@ def open_images(data: str, preprocessing: Preprocessing) -> ImageSet:
         )
     base = Path.cwd() if data == "-" else path.parent
     try:
-        text = sys.stdin.read() if data == "-" else path.read_text(encoding="utf-8")
+        text = sys.stdin.read() if data == "-" else path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         name = "standard input" if data == "-" else data
         raise InputError(f"expected a list of paths, got {name}, which is not text") from error

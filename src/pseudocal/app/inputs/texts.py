@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pseudocal.app.inputs.choices import JSONL, read_choices
 from pseudocal.app.inputs.images import IMAGE_SUFFIXES
 from pseudocal.app.inputs.sets import InputSet
-from pseudocal.app.inputs.tables import TABLES, check_regular, read_columns
+from pseudocal.app.inputs.tables import TABLES, read_columns, read_text
 from pseudocal.arrays import InputError
 
 # the column of a table, if the user names none; the lines of a text file are called so too
@@ -22,11 +22,7 @@ NO_INPUTS = ("file", "label")  # columns that name the inputs and say what they 
 
 def read_lines(path: Path, what: str = "a text file") -> list[str]:
     """Read the lines of a text file in UTF-8; line breaks at its end do not count."""
-    check_regular(path, what)
-    try:
-        text = path.read_text(encoding="utf-8-sig").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not {what} in UTF-8") from error
+    text = read_text(path, what).rstrip("\r\n")
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     if lines == [""]:
         raise InputError(f"expected {what}, got {path}, which is empty")
