@@ -446,7 +446,13 @@ def collect(plan: Plan, folder: Path) -> Progress:
         probe = head.inputs[:PROBED].copy()
         all_batches = chain([head], batches)
         del head  # it may be large
-        for step in _steps(plan, first, seconds, all_batches):
+        if plan.data.not_mixed is not None:
+            steps = unmixed_steps(first, all_batches)
+        else:
+            steps = job.method.steps(
+                first, all_batches, second_opinion=seconds, total=len(plan.order)
+            )
+        for step in steps:
             if evidence.inputs == 0:
                 plan.check(step.real)
                 is_segmentation = step.real.groups is not None
@@ -501,14 +507,6 @@ def method_models(plan: Plan, predictors: list[Any]) -> list[Any]:
 def logits_of_step(step: Step) -> Sequence[Logits]:
     """The logits of a step, of the model and then of each second model; none of maps of pixels."""
     return [] if step.logits is None else [step.logits, *step.second_logits]
-
-
-def _steps(plan: Plan, first: Any, seconds: list[Any], batches: Iterator[Batch]) -> Iterator[Step]:
-    """The steps of the method, without mixup samples if the inputs cannot be mixed."""
-    if plan.data.not_mixed is not None:
-        return unmixed_steps(first, batches)
-    total = len(plan.order)
-    return plan.job.method.steps(first, batches, second_opinion=seconds, total=total)
 
 
 def _batches(
