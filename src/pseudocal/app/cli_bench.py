@@ -215,6 +215,12 @@ PLUGIN = Annotated[
     method_option("Python file or module that registers calibrators, methods or data sets"),
 ]
 QUICK = Annotated[bool, option("--quick", help="three pairs of domains, two methods, one seed")]
+BY = Annotated[
+    Literal["overall", "target", "task"], option(help="columns of the table", show_default=True)
+]
+FORM = Annotated[
+    Literal["md", "latex", "csv"], option("--format", help="table format", show_default=True)
+]
 
 
 @bench.command(
@@ -324,12 +330,8 @@ def table(
             "samples"
         ),
     ] = None,
-    by: Annotated[
-        Literal["overall", "target", "task"], option(help="columns of the table", show_default=True)
-    ] = "overall",
-    form: Annotated[
-        Literal["md", "latex", "csv"], option("--format", help="table format", show_default=True)
-    ] = "md",
+    by: BY = "overall",
+    form: FORM = "md",
     plugin: PLUGIN = None,
 ) -> None:
     """Print the tables of the last run of SUITE."""
@@ -440,18 +442,14 @@ def compare(
         Literal["ece", "nll", "brier", "correspondence"] | None,
         option(help="one metric instead of the first three"),
     ] = None,
-    by: Annotated[
-        Literal["overall", "target", "task"], option(help="columns of the table", show_default=True)
-    ] = "overall",
+    by: BY = "overall",
     seed: Annotated[
         int,
         option(
             min=0, help="seed of baselines that draw samples, without a bank", show_default=True
         ),
     ] = 0,
-    form: Annotated[
-        Literal["md", "latex", "csv"], option("--format", help="table format", show_default=True)
-    ] = "md",
+    form: FORM = "md",
     workers: Annotated[int, performance_option("processes; 0: one per core", min=0)] = 0,
 ) -> None:
     """Compare calibrators on the outputs of many models: no images, no network."""

@@ -32,21 +32,24 @@ from pseudocal.app.inputs.preprocessing import (
 )
 from pseudocal.app.inputs.preprocessing_check import COST, check_preprocessing
 from pseudocal.app.inputs.sets import (
+    USUAL_COLUMN,
     ArraySet,
     FrameSet,
     ImageSet,
     ImageViews,
     InputSet,
     RemoteImageSet,
+    TextSet,
     check_found,
     holds_images,
     open_frame,
     open_images,
     open_rows,
+    open_texts,
     read_batches,
+    refuse_texts,
 )
 from pseudocal.app.inputs.tables import TABLES
-from pseudocal.app.inputs.texts import USUAL_COLUMN, TextSet, open_texts, refuse_texts
 from pseudocal.app.job import Job, Note, Tick, write_job
 from pseudocal.app.label_files import check_label_file
 from pseudocal.app.models.encoders import COLUMNS

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pseudocal.app.collect import check_class_count
-from pseudocal.app.inputs.sets import open_rows
+from pseudocal.app.inputs.sets import NO_INPUTS, open_rows, read_descriptions
 from pseudocal.app.inputs.tables import (
     ARRAYS,
     AT_START,
@@ -25,7 +25,6 @@ from pseudocal.app.inputs.tables import (
     plain_cell,
     read_array,
 )
-from pseudocal.app.inputs.texts import NO_INPUTS, read_descriptions
 from pseudocal.app.job import Sampling
 from pseudocal.app.label_files import (
     NOT_A_CLASS,

@@ -88,7 +88,7 @@ def open_model(
         typed: whether the user gave the name. If it was read from a file, `module:function` needs
             `trust` too, and is not looked for in the current folder.
         architecture: the network of a state dict, a name in
-            `app.models.networks.ARCHITECTURES`; not used for other formats.
+            `app.models.state_dicts.ARCHITECTURES`; not used for other formats.
         classes: the class names, for a zero-shot encoder; not used for other formats.
         **options: arguments of the opener for that format: `device`, `logits_tensor`,
             `output_type`, `binary`.
