@@ -64,7 +64,7 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
     torch_module = require("pseudocal.predictors.torch_module", "hf")
     transformers = _transformers()
     name = checked_source(name)
-    here = {"trust_remote_code": False, "local_files_only": isinstance(name, Path)}
+    here = _options_of(name)
     with or_input_error(f"{name} is not a Hugging Face classifier with safetensors"):
         config = transformers.AutoConfig.from_pretrained(name, **here)
         kind = _kind_of(getattr(config, "architectures", None) or ())
@@ -94,15 +94,17 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
 def open_headless(name: str | Path, what: str) -> tuple[Any, list[str]]:
     """Open a model without its head, in float32; also name the weights that its files lack."""
     opener = _transformers().AutoModel
-    safe: dict[str, Any] = {
-        "trust_remote_code": False,
-        "use_safetensors": True,
-        "output_loading_info": True,
-    }
     name = checked_source(name)
     with or_input_error(f"{name} is not {what} with safetensors"):
-        model, found = opener.from_pretrained(name, local_files_only=isinstance(name, Path), **safe)
+        model, found = opener.from_pretrained(
+            name, use_safetensors=True, output_loading_info=True, **_options_of(name)
+        )
     return model.float().eval(), sorted(found["missing_keys"])
+
+
+def _options_of(name: str | Path) -> dict[str, bool]:
+    """How anything is loaded: never code beside the model, and for a folder nothing from the hub."""
+    return {"trust_remote_code": False, "local_files_only": isinstance(name, Path)}
 
 
 def _transformers() -> Any:
@@ -162,9 +164,9 @@ def open_tokenizer(name: str | Path, of: str) -> Any:
     """Open the tokenizer of a model."""
     if isinstance(name, Path) and not any(any(name.glob(pattern)) for pattern in TOKENIZERS):
         raise InputError(f"{name} has no tokenizer: expected {of} with its tokenizer")
-    here = {"trust_remote_code": False, "local_files_only": isinstance(name, Path)}
+    tokenizers = require("transformers", "hf").AutoTokenizer
     with or_input_error(f"the tokenizer of {name}, {of}, cannot be opened"):
-        return require("transformers", "hf").AutoTokenizer.from_pretrained(name, **here)
+        return tokenizers.from_pretrained(name, **_options_of(name))
 
 
 @dataclass(frozen=True)
