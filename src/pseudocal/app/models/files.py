@@ -102,10 +102,10 @@ def open_model(
 
     """
     if architecture is not None and Path(name).suffix in TENSOR_SUFFIXES:
-        state_dicts = require("pseudocal.app.models.state_dicts", "torch")
-        opened: OpenModel = state_dicts.open_state_dict(Path(name), architecture, **options)
-        return opened
-    kind = kind_of(name)
+        kind = "state_dict"
+        options["architecture"] = architecture
+    else:
+        kind = kind_of(name)
     if kind in CAN_RUN_CODE and not trust:
         raise UntrustedError(
             f"{name} is {CAN_RUN_CODE[kind]}, which can run code: export it with "
@@ -353,6 +353,12 @@ def open_surrogate(
     )
 
 
+def _open_state_dict(path: Path, **options: Any) -> OpenModel:
+    state_dicts = require("pseudocal.app.models.state_dicts", "torch")
+    opened: OpenModel = state_dicts.open_state_dict(path, **options)
+    return opened
+
+
 OPENERS: dict[str, Callable[..., OpenModel]] = {
     "callable": open_function,
     "catboost": open_catboost,
@@ -361,6 +367,7 @@ OPENERS: dict[str, Callable[..., OpenModel]] = {
     "onnx": open_onnx,
     "pt2": open_exported,
     "sklearn": open_skops,
+    "state_dict": _open_state_dict,
     "surrogate": open_surrogate,
     "torchscript": open_torchscript,
     "xgboost": open_xgboost,

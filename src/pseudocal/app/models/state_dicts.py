@@ -37,6 +37,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from pseudocal.app.models.model import Expects, OpenModel, exporting
 from pseudocal.arrays import InputError, Inputs, Predictor
+from pseudocal.extras import require
 from pseudocal.predictors.torch_module import TorchPredictor
 
 STAGE_WIDTHS = (64, 128, 256, 512)  # of a ResNet
@@ -184,13 +185,13 @@ def read_state_dict(path: str | Path) -> dict[str, Tensor]:
 def _tensors(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise InputError(f"expected a state dict, got {path}: no such file")
-    if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
-
-        return {name.removeprefix("module."): tensor for name, tensor in load_file(path).items()}
+    safetensors = require("safetensors.torch", "hf") if path.suffix == ".safetensors" else None
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # of many kinds, for files that torch cannot or will not read
+        if safetensors is None:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+        else:
+            content = safetensors.load_file(path)
+    except Exception as error:  # of many kinds, for files that cannot or will not be read
         raise InputError(
             f"the state dict {path} is damaged or holds more than tensors: save model.state_dict() "
             "rather than the model"
