@@ -156,6 +156,12 @@ def test_a_second_opinion_gets_no_size_that_it_does_not_take():
         preprocessing_of_second(first, (3, 260, 260), {}, {"size": (224, 224)})
 
 
+def test_a_second_model_is_cropped_where_the_first_is_stretched():
+    stretched = Preprocessing((224, 224), resize="stretch")
+    second = preprocessing_of_second(stretched, None, {}, {"crop_pct": 0.875})
+    assert (second.resize, second.edge) == ("crop", 256)
+
+
 def test_whole_numbers_become_floats_since_rows_are_mixed():
     assert ArraySet(np.zeros((2, 3), dtype=np.uint8), "uint8").read(0).dtype == np.float32
     assert ArraySet(np.zeros((2, 3), dtype=np.float64), "float16").read(0).dtype == np.float16

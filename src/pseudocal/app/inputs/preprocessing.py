@@ -267,7 +267,7 @@ def preprocessing_of_second(
     fraction = own.pop("crop_pct", None)
     size = own.get("size", first.size)
     if fraction is not None:
-        own["edge"] = math.floor(min(size) / fraction)
+        own |= {"resize": "crop", "edge": math.floor(min(size) / fraction)}
     elif first.edge is not None and "edge" not in own:
         own["edge"] = first.edge * min(size) // min(first.size)
     made = _made(asdict(first) | own)
