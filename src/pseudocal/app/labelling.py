@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pseudocal.app.collect import check_class_count
-from pseudocal.app.inputs.sets import open_inputs
+from pseudocal.app.inputs.sets import NO_INPUTS, open_rows, read_descriptions
 from pseudocal.app.inputs.tables import (
     ARRAYS,
     AT_START,
@@ -25,7 +25,6 @@ from pseudocal.app.inputs.tables import (
     plain_cell,
     read_array,
 )
-from pseudocal.app.inputs.texts import NO_INPUTS, read_descriptions
 from pseudocal.app.job import Sampling
 from pseudocal.app.label_files import (
     NOT_A_CLASS,
@@ -359,7 +358,7 @@ def _cells_of(record: RunRecord, rows: RowNumbers) -> Iterator[list[tuple[str, s
     path = _source(record)
     names = [str(row) if record.saved else record.names[row] for row in rows]
     if is_array(record):
-        array = open_inputs(str(path), dtype="float64", field=record.column)
+        array = open_rows(str(path), dtype="float64", field=record.column)
         for number in _row_numbers(names, len(array), path):
             values = array.read(number).ravel()[:MOST_CELLS].tolist()
             yield [(str(i), _few_digits(value)) for i, value in enumerate(values)]

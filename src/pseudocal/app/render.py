@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from pseudocal.app.export import export
+from pseudocal.app.inputs.sets import open_texts
 from pseudocal.app.inputs.tables import ARRAYS
-from pseudocal.app.inputs.texts import open_texts
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.pixels import PixelSample
 from pseudocal.app.report import Report, Summary, report_of, write_report
