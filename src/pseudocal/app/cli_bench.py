@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from pseudocal.app.errors import INPUT
+from pseudocal.app.errors import CALIBRATORS_FAILED, INPUT
 from pseudocal.app.options import (
     AsJson,
     Device,
@@ -223,8 +223,11 @@ FORM = Annotated[
 ]
 
 
+FAILED = "6 calibrators failed"
+
+
 @bench.command(
-    epilog=epilog("pseudocal bench run digits --quick"),
+    epilog=epilog("pseudocal bench run digits --quick", more_codes=FAILED),
     short_help="Run what is missing of a suite; a killed run resumes.",
 )
 def run(
@@ -279,8 +282,13 @@ def run(
         bool, performance_option("only print passes, memory and hours", "--dry-run")
     ] = False,
 ) -> None:
-    """Run the missing tasks of SUITE; a killed run resumes where it stopped."""
+    """Run the missing tasks of SUITE; a killed run resumes where it stopped.
+
+    Calibrators that failed are listed at the end, with exit code 6; failed tasks have code 3.
+    """
     package = _package()
+    from pseudocal.lab.bench.records import failed_calibrators
+
     changes = {
         "backbone": backbone,
         "weights": weights,
@@ -314,8 +322,17 @@ def run(
     if not quiet:
         done = len(set(chosen.tasks) - {failure.task for failure in failures})
         typer.echo(f"{out}: {done} of {len(chosen.tasks)} tasks of {chosen.name} are done")
+    failed = failed_calibrators(chosen, store)
+    for each in failed:
+        typer.echo(each.line, err=True)
+    if failed:
+        count = sum(len(each.tasks) for each in failed)
+        words = "1 calibration" if count == 1 else f"{count} calibrations"
+        typer.echo(f"{words} failed: tables show a dash and the reason", err=True)
     if failures:
         raise typer.Exit(INPUT)
+    if failed:
+        raise typer.Exit(CALIBRATORS_FAILED)
 
 
 @bench.command(epilog=epilog("pseudocal bench table digits --quick"))
@@ -423,7 +440,7 @@ def export(
 
 
 @bench.command(
-    epilog=epilog("pseudocal bench compare banks/emoji --calibrator tempscal"),
+    epilog=epilog("pseudocal bench compare banks/emoji --calibrator tempscal", more_codes=FAILED),
     short_help="Compare calibrators on banks, or on saved features and logits.",
 )
 def compare(
@@ -469,6 +486,8 @@ def compare(
         typer.echo(f"stored results, since they need the model: {titles}", err=True)
     for line in found.problems:
         typer.echo(line, err=True)
+    if found.problems:
+        raise typer.Exit(CALIBRATORS_FAILED)
 
 
 def _compare_single(folder: Path, names: list[str] | None, seed: int, form: str) -> None:
@@ -496,6 +515,8 @@ def _compare_single(folder: Path, names: list[str] | None, seed: int, form: str)
             "labels",
             err=True,
         )
+    if any(each.error is not None for each in found):
+        raise typer.Exit(CALIBRATORS_FAILED)
 
 
 @bench.command(name="list", epilog=epilog("pseudocal bench list"))

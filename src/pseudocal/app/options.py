@@ -61,9 +61,10 @@ AsJson = Annotated[bool, output_option("print the result as JSON", "--json")]
 Device = Annotated[str, performance_option("cpu, cuda, cuda:1 ...", "--device", show_default=True)]
 
 
-def epilog(*examples: str) -> str:
+def epilog(*examples: str, more_codes: str = "") -> str:
     """The end of a help text: the exit codes, then examples."""
-    return "\n\n".join([EXIT_CODES, "Example:", *examples])
+    codes = EXIT_CODES.replace("130", f"{more_codes}, 130") if more_codes else EXIT_CODES
+    return "\n\n".join([codes, "Example:", *examples])
 
 
 def check_alone(context: typer.Context, name: str, allowed: set[str]) -> None:
