@@ -9,7 +9,7 @@ import numpy as np
 
 from pseudocal.app.models.files import NOT_EXPORTED, AsLogits, kind_of, open_model
 from pseudocal.app.models.model import OpenModel
-from pseudocal.app.run import PROBE, UNCONFIRMED, Run
+from pseudocal.app.run import CONFIRMED_FILES, PROBE, UNCONFIRMED, Run
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration
 from pseudocal.skipped import one_line
@@ -38,6 +38,8 @@ def export(run: Run, calibration: Calibration, model: OpenModel, folder: Path) -
     if why_not_exported(run, calibration, model) is not None:
         return ()
     names = model.export(calibration.temperature, folder, run.probe())
+    # a later run, with another verdict, removes only what is listed
+    assert set(names) <= set(CONFIRMED_FILES), f"add {names} to CONFIRMED_FILES in app/run.py"
     if calibration.verdict == "apply":
         return tuple(names)
     for name in names:
