@@ -16,7 +16,7 @@ import math
 import os
 import platform
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -553,10 +553,12 @@ def _explained(task: Task, store: Store) -> list[float]:
 
 
 def figures(suite: Suite, store: Store, folder: Path) -> list[str]:
-    """Draw the chosen figures of a suite."""
+    """Draw the chosen figures of a suite, with the calibrators of its table."""
     wanted = FIGURES.get(suite.name, ())
+    shown = [name for name in suite.calibrators if _title(name) not in ONLY_IN_FILES]
+    drawn = replace(suite, calibrators=tuple(shown))
     lines = []
-    for path in draw_figures(suite, store, folder) if wanted else ():
+    for path in draw_figures(drawn, store, folder) if wanted else ():
         kind = path.stem.removeprefix(f"{suite.name}-")
         if kind in wanted:
             lines.append(f"![{suite.name}: {kind}](results/{path.name})")

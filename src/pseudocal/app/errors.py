@@ -8,6 +8,7 @@
 | 3 | the model, the data or the labels cannot be used |
 | 4 | the output cannot be written |
 | 5 | an optional package is missing |
+| 6 | the benchmark is done, but calibrators failed |
 | 130 | interrupted |
 
 With `--exit-code` every verdict but `apply` has a code of its own (`VERDICT_CODES`), and so has every
@@ -28,6 +29,7 @@ USAGE = 2
 INPUT = 3
 OUTPUT = 4
 MISSING = 5
+CALIBRATORS_FAILED = 6
 INTERRUPTED = 130
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 VERDICT_CODES = {"apply": 0, "already calibrated": 10, "caution": 11, "do not apply": 12}

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pseudocal.app.inputs.tables import read_text
 from pseudocal.arrays import InputError
 
 # the groups of options in the help
@@ -60,9 +61,10 @@ AsJson = Annotated[bool, output_option("print the result as JSON", "--json")]
 Device = Annotated[str, performance_option("cpu, cuda, cuda:1 ...", "--device", show_default=True)]
 
 
-def epilog(*examples: str) -> str:
+def epilog(*examples: str, more_codes: str = "") -> str:
     """The end of a help text: the exit codes, then examples."""
-    return "\n\n".join([EXIT_CODES, "Example:", *examples])
+    codes = EXIT_CODES.replace("130", f"{more_codes}, 130") if more_codes else EXIT_CODES
+    return "\n\n".join([codes, "Example:", *examples])
 
 
 def check_alone(context: typer.Context, name: str, allowed: set[str]) -> None:
@@ -202,8 +204,5 @@ def names_in(path: Path | None, *, synonyms: bool = False) -> tuple[str, ...]:
     """
     if path is None:
         return ()
-    try:
-        lines = tuple(path.read_text(encoding="utf-8").rstrip().splitlines())
-        return lines if synonyms else tuple(line.split("\t")[0] for line in lines)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"expected a text file of class names, got {path}: {error}") from error
+    lines = read_text(path, "a text file of class names").rstrip().splitlines()
+    return tuple(lines if synonyms else (line.split("\t")[0] for line in lines))

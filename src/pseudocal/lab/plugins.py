@@ -16,6 +16,9 @@ Each is registered with one line above it:
 `load_plugins` imports files and modules that do so, and installed packages with entry points in the
 groups `pseudocal.calibrators`, `pseudocal.methods` and `pseudocal.datasets`. Every worker of the
 benchmark calls it too, so it must find the same files and packages.
+
+The code of each is hashed when it is registered. A store keeps the hash beside its results and
+computes them again when it has changed.
 """
 
 from __future__ import annotations
@@ -36,11 +39,13 @@ from pseudocal.arrays import InputError
 from pseudocal.calibrators import CALIBRATORS, PARTS, Part
 from pseudocal.calibrators.table import Entry
 from pseudocal.lab.data.registry import DATASETS
+from pseudocal.lab.sources import hash_source
 
 __all__ = ["calibrator", "dataset", "load_plugins", "method"]
 
 Registered = TypeVar("Registered", bound=Callable[..., Any])
 NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")  # names are parts of file names and of lists
+HASHES: dict[Any, str] = {}  # of the code of what is registered
 
 
 def calibrator(
@@ -66,7 +71,7 @@ def calibrator(
     def register(function: Registered) -> Registered:
         entry = Entry(title or name, function, _parts(function), corrects, keeps_argmax)
         known = CALIBRATORS.get(name)
-        _check_name(name, None if known is None else known.function, function)
+        _admit(name, None if known is None else known.function, function)
         CALIBRATORS[name] = entry
         return function
 
@@ -86,7 +91,7 @@ def method(name: str, **settings: Any) -> Callable[[Registered], Registered]:
 
     def register(module: Registered) -> Registered:
         known = METHODS.get(name)
-        _check_name(name, None if known is None else known["paper"].method, module)
+        _admit(name, None if known is None else known["paper"].method, module)
         METHODS[name] = {"paper": Preset(module, **settings)}  # the preset that tasks name
         return module
 
@@ -104,7 +109,7 @@ def dataset(name: str) -> Callable[[Registered], Registered]:
     """
 
     def register(function: Registered) -> Registered:
-        _check_name(name, DATASETS.get(name), function)
+        _admit(name, DATASETS.get(name), function)
         DATASETS[name] = function
         return function
 
@@ -208,9 +213,36 @@ def _parts(function: Callable[..., Any]) -> tuple[Part, ...]:
     return tuple(names)  # type: ignore[arg-type]
 
 
-def _check_name(name: str, known: Any, new: Any) -> None:
+def calibrator_hash(name: str) -> str | None:
+    """Return the hash of the code of a plugin's calibrator; None for any other.
+
+    Args:
+        name: its name, without settings.
+
+    """
+    entry = CALIBRATORS.get(name)
+    return None if entry is None else HASHES.get(entry.function)
+
+
+def model_hashes(method: str, data: str) -> dict[str, str]:
+    """Return the hashes of the code that a model depends on: of plugins only.
+
+    Args:
+        method: the name of the adaptation method.
+        data: the name of the data set.
+
+    """
+    from pseudocal.lab.adapt.methods import METHODS
+
+    modules = [preset.method for preset in METHODS.get(method, {}).values()]
+    found = {"data": DATASETS.get(data), "method": modules[0] if modules else None}
+    return {key: HASHES[each] for key, each in found.items() if each in HASHES}
+
+
+def _admit(name: str, known: Any, new: Any) -> None:
     """Refuse a name that cannot be part of a file's name, or that something else has."""
     if not NAME.fullmatch(name):
         raise InputError(f"expected a name of letters, digits, '.', '+' and '-', got {name!r}")
     if known is not None and known is not new:
         raise InputError(f"expected a new name for {new.__name__}, got {name!r}, which is taken")
+    HASHES[new] = hash_source(new)

@@ -14,12 +14,15 @@ import pytest
 
 from pseudocal.app.cli import main
 from pseudocal.arrays import InputError
+from pseudocal.calibrators import Calibration
 from pseudocal.lab.bench import Store, run
 from pseudocal.lab.bench.bank import compare_banks, export_bank, load_bank
 from pseudocal.lab.bench.calibrators import find_compared
 from pseudocal.lab.bench.executors import Pool
+from pseudocal.lab.bench.stages.calibrate import save_fitted
 from pseudocal.lab.bench.suites import ALL
 from pseudocal.lab.bench.task import Task
+from pseudocal.scaling import TemperatureScaling
 
 FAST = ("none", "tempscal", "pseudocal", "oracle")
 
@@ -154,13 +157,26 @@ def test_a_plugin_is_compared_and_one_that_needs_the_model_is_named(
     words = ["bench", "compare", str(bank), "--workers", "1", "--plugin", str(tmp_path / "mine.py")]
     names = ["constant", "bank-halved", "bank-whole"]
     words += [word for name in names for word in ("--calibrator", name)]
-    assert main([*words, "--metric", "ece"]) == 0
+    assert main([*words, "--metric", "ece"]) == 6
     said = capsys.readouterr()
     rows = {line.split("|")[1].strip(): line for line in said.out.splitlines() if "|" in line}
     assert rows["Halved"].split("|")[2:] == rows["Constant, T = 2"].split("|")[2:]
     assert "optdigits->fonts mcc seed 0 and 1 more: no Whole: InputError: expected a model" in (
         said.err
     )
+
+    # The result of the run is in the bank, and its plugin has been edited since.
+    suite = load_bank(bank)
+    copy = Store(shutil.copytree(bank, tmp_path / "copy"))
+    for task in suite.tasks:
+        save_fitted(task, "bank-whole", Calibration("bank-whole", TemperatureScaling(3.0)), copy)
+    found = compare_banks([copy.out], ["bank-whole"])
+    assert [record.temperature for record in found.records] == [3.0] * len(suite.tasks)
+    for path in copy.out.rglob("bank-whole.code"):
+        path.write_text("other code")
+    found = compare_banks([copy.out], ["bank-whole"])
+    assert not found.records
+    assert "no Whole: InputError: expected the plugin that the bank was" in found.problems[0]
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,12 @@ from pseudocal.lab.bench.grid import limited, with_members
 from pseudocal.lab.bench.records import Record, unique
 from pseudocal.lab.bench.saved_outputs import compare_outputs, read_outputs
 from pseudocal.lab.bench.stages import describe
-from pseudocal.lab.bench.stages.calibrate import Fitted, fit_calibrator
+from pseudocal.lab.bench.stages.calibrate import (
+    Fitted,
+    fit_calibrator,
+    is_outdated,
+    results_of,
+)
 from pseudocal.lab.bench.stages.mixup import estimates_path
 from pseudocal.lab.bench.stages.score import fit_with_labels, load_fitted, score_fitted
 from pseudocal.lab.bench.store import Store
@@ -102,8 +107,7 @@ def _files_of(task: Task, names: Sequence[str], store: Store) -> Iterator[str]:
         elif compared.needs_second:
             yield estimates_path(task, name, store).relative_to(folder).as_posix()
         elif needs_model(name):
-            yield f"calibrations/{name}.json"
-            yield f"calibrations/{name}.npy"
+            yield from (f"calibrations/{name}.{suffix}" for suffix in ("json", "npy", "code"))
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -308,11 +312,13 @@ def _without_repeat(name: str) -> str:
 
 def _stored(task: Task, name: str, store: Store) -> Path | None:
     """Find the result of a calibrator that needs the model."""
-    for suffix in ("json", "npy"):
-        path = store.folder(task) / "calibrations" / f"{name}.{suffix}"
-        if path.is_file():
-            return path
-    return None
+    folder = store.folder(task)
+    if is_outdated(folder, name):
+        raise InputError(
+            "expected the plugin that the bank was exported with, got an edited one, and it needs "
+            "the model: use bench run"
+        )
+    return next((path for path in results_of(folder, name) if path.is_file()), None)
 
 
 def _fit(task: Task, name: str, store: Store) -> Fitted:

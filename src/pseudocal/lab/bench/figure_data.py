@@ -99,7 +99,8 @@ def _is_bound(calibrator: str) -> bool:
 
 
 def temperatures(records: Sequence[Record]) -> dict[str, tuple[Floats, Floats]]:
-    """Return the oracle's and the fitted temperature of each task, by calibrator."""
+    """Return the oracle's and the first fitted temperature of each task, by calibrator."""
+    records = [record for record in records if record.repeat == 0]
     best = {record.task: record.temperature for record in records if record.calibrator == "oracle"}
     found = {}
     for name in unique(r.calibrator for r in records if not _is_bound(r.calibrator)):

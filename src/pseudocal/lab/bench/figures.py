@@ -26,6 +26,8 @@ from pseudocal.metrics import Reliability
 
 Form = Literal["svg", "png"]
 FEW_POINTS = 30  # up to this number, points are drawn large
+TEMPERATURES = (0.5, 1, 2, 5, 10)  # where the axes have ticks
+DOTS_PER_INCH = 100  # of what a vector graphic has as pixels
 
 
 def draw_figures(
@@ -63,7 +65,8 @@ def draw_figures(
     def save(name: str, figure: Any) -> None:
         path = folder / f"{suite.name}-{name}.{form}"
         figure.tight_layout()
-        figure.savefig(path, metadata={"Date": None} if form == "svg" else None)
+        metadata = {"Date": None} if form == "svg" else None
+        figure.savefig(path, metadata=metadata, dpi=DOTS_PER_INCH)
         plt.close(figure)
         drawn.append(path)
 
@@ -165,14 +168,8 @@ def _side_by_side(plt: Any, found: dict[str, Reliability], title: str) -> Any:
     flat = np.atleast_1d(axes).ravel()
     for ax, (name, r) in zip(flat, found.items(), strict=False):
         filled = r.count > 0
-        ax.bar(
-            r.edges[:-1],
-            r.count / r.count.sum(),
-            np.diff(r.edges),
-            align="edge",
-            color="0.85",
-            label="fraction of rows",
-        )
+        fraction = r.count / r.count.sum()
+        ax.stairs(fraction, r.edges, fill=True, color="0.85", label="fraction of rows")
         ax.plot([0, 1], [0, 1], color="0.6", lw=1)
         ax.plot(
             r.confidence[filled],
@@ -183,9 +180,10 @@ def _side_by_side(plt: Any, found: dict[str, Reliability], title: str) -> Any:
             color="tab:blue",
             label="accuracy",
         )
-        ax.set(title=f"{name}\nECE {r.ece:.1%}", xlim=(0, 1), ylim=(0, 1))
-    for ax in flat[len(found) :]:
-        ax.set_axis_off()
+        halves = (0.0, 0.5, 1.0)
+        ax.set(xlim=(0, 1), ylim=(0, 1), xticks=halves, yticks=halves)
+        ax.set_title(f"{name}\nECE {r.ece:.1%}", fontsize=9)
+    _finish_grid(flat, len(found), columns)
     flat[0].legend(fontsize=6)
     figure.supxlabel("confidence")
     figure.supylabel("accuracy")
@@ -231,19 +229,40 @@ def _lambda_figure(plt: Any, found: dict[str, Any]) -> Any:
 
 
 def _temperature_figure(plt: Any, found: dict[str, Any]) -> Any:
+    columns = min(5, len(found))
+    rows = -(-len(found) // columns)
     figure, axes = plt.subplots(
-        1, len(found), figsize=(2.2 * len(found), 2.6), sharex=True, sharey=True, squeeze=False
+        rows,
+        columns,
+        figsize=(2.2 * columns, 2.1 * rows + 0.5),
+        sharex=True,
+        sharey=True,
+        squeeze=False,
     )
-    for ax, (name, (best, own)) in zip(axes[0], found.items(), strict=True):
+    for ax, (name, (best, own)) in zip(axes.ravel(), found.items(), strict=False):
         low = min(best.min(), 0.3)
         high = max(best.max(), 10.0)
         ax.plot([low, high], [low, high], color="0.6", lw=1)
         few = len(best) <= FEW_POINTS
-        ax.plot(best, np.clip(own, low, high), ".", ms=9 if few else 3, alpha=0.8 if few else 0.5)
-        ax.set(title=find_compared(name).title, xscale="log", yscale="log")
+        points = {"ms": 9, "alpha": 0.8} if few else {"ms": 3, "alpha": 0.5, "rasterized": True}
+        ax.plot(best, np.clip(own, low, high), ".", **points)
+        ax.set_title(find_compared(name).title, fontsize=8)
+        ax.set(xscale="log", yscale="log")
+        ax.minorticks_off()
+        ax.set_xticks(TEMPERATURES, [f"{t:g}" for t in TEMPERATURES])
+        ax.set_yticks(TEMPERATURES, [f"{t:g}" for t in TEMPERATURES])
+    _finish_grid(axes.ravel(), len(found), columns)
     figure.supxlabel("temperature of the oracle")
     figure.supylabel("temperature found")
     return figure
+
+
+def _finish_grid(axes: Any, used: int, columns: int) -> None:
+    """Remove unused panels; the lowest used one of each column has numbers on its axis."""
+    for ax in axes[used:]:
+        ax.set_axis_off()
+    for ax in axes[max(0, used - columns) : used]:
+        ax.tick_params(labelbottom=True)
 
 
 def pyplot() -> Any:

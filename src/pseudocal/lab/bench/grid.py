@@ -82,8 +82,11 @@ def run(
     store.save_suite(suite)
     calibrators = with_repeats(suite.calibrators, suite.repeats)
     models = with_members(suite.tasks, calibrators)
-    for task in models if redo else ():
-        forget_stages(task, store, redo or "")
+    for task in models:
+        if store.is_outdated(task):
+            forget_stages(task, store, "train")
+        elif redo:
+            forget_stages(task, store, redo)
     for task in dict.fromkeys([*models, *(task.training for task in models)]):
         store.sweep(task)
     missing = [task for task in models if not store.has_model(task)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TypeVar
 
 from pseudocal.lab.bench.calibrators import find_compared, with_repeats
@@ -93,34 +94,69 @@ def missing_scores(suite: Suite, store: Store) -> list[str]:
     """List what the tables lack, and why: unfinished tasks and failed calibrators."""
     lines = []
     for task in suite.tasks:
-        name = f"{task.pair} {task.method} seed {task.seed}"
+        if not _is_done(task, store):
+            error = store.error(task)
+            lines.append(f"{_described(task)}: {error['error'] if error else 'not run yet'}")
+    return lines + [failure.line for failure in failed_calibrators(suite, store)]
+
+
+@dataclass(frozen=True)
+class FailedCalibrator:
+    """A calibrator that failed on some tasks for one reason.
+
+    Attributes:
+        title: its name in tables.
+        why: the error in one line; "" if nothing was noted.
+        tasks: the tasks.
+        note: the file with the traceback, for the first of them.
+
+    """
+
+    title: str
+    why: str
+    tasks: list[Task]
+    note: Path
+
+    @property
+    def line(self) -> str:
+        """The failure in one line; a calibrator that refused its data needs no traceback."""
+        more = f" and {len(self.tasks) - 1} more" if len(self.tasks) > 1 else ""
+        said = f"{_described(self.tasks[0])}{more}: no {self.title}"
+        if not self.why:
+            return said
+        if self.why.startswith("InputError: "):
+            return f"{said}: {self.why}"
+        return f"{said}: {self.why} (traceback in {self.note})"
+
+
+def failed_calibrators(suite: Suite, store: Store) -> list[FailedCalibrator]:
+    """List the calibrators without scores on tasks that are done, by reason."""
+    found: dict[tuple[str, str], FailedCalibrator] = {}
+    for task in suite.tasks:
+        if not _is_done(task, store):
+            continue
         scores = store.scores(task)
-        error = store.error(task)
-        if error is not None or not scores:
-            lines.append(f"{name}: {error['error'] if error else 'not run yet'}")
-        else:
-            lines += [
-                f"{name}: no {_titled(each)}{_reason(task, each, store)}"
-                for each in with_repeats(suite.calibrators, suite.repeats)
-                if each not in scores
-            ]
-    return lines
+        for name in with_repeats(suite.calibrators, suite.repeats):
+            if name not in scores:
+                title = _titled(name)
+                why = store.refusal(task, name) or ""
+                note = store.folder(task) / "calibrations" / f"{name}.error.json"
+                failure = FailedCalibrator(title, why, [], note)
+                found.setdefault((title, why), failure).tasks.append(task)
+    return list(found.values())
+
+
+def _is_done(task: Task, store: Store) -> bool:
+    return store.error(task) is None and bool(store.scores(task))
+
+
+def _described(task: Task) -> str:
+    return f"{task.pair} {task.method} seed {task.seed}"
 
 
 def _titled(calibrator: str) -> str:
     compared = find_compared(calibrator)
     return f"{compared.title} (repeat {compared.repeat})" if compared.repeat else compared.title
-
-
-def _reason(task: Task, calibrator: str, store: Store) -> str:
-    """Why a calibrator failed and, unless it refused its data, where the traceback is."""
-    why = store.refusal(task, calibrator)
-    if why is None:
-        return ""
-    if why.startswith("InputError: "):
-        return f": {why}"
-    path = store.folder(task) / "calibrations" / f"{calibrator}.error.json"
-    return f": {why} (traceback in {path})"
 
 
 def unique(values: Iterable[Value]) -> list[Value]:

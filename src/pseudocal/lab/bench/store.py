@@ -2,7 +2,7 @@
 
     OUT/suites/NAME.json          the tasks and calibrators of a suite as it was last run
     OUT/tasks/DATA/SCENARIO/SOURCE-TARGET/METHOD/SEED-HASH/
-        settings.json             the task, versions
+        settings.json             the task, versions, hashes of the code of plugins
         training/                 during training: checkpoints, and outputs of the model
         train.json                the curve of target error and NLL
         train.jsonl               losses and learning rate during training
@@ -20,6 +20,7 @@
         mixup/estimates.json      what a second model and a surrogate say of the accuracy
         calibrations/NAME.json    a `Calibration`, for calibrators that scale logits
         calibrations/NAME.npy     corrected target logits, for calibrators that return logits
+        calibrations/NAME.code    the hash of the code of a plugin's calibrator
         calibrations/NAME.error.json    why a calibrator failed, with its traceback
         scores.json               metrics by calibrator
         reliability.npz           edges of the bins; by calibrator the count, the sum of confidence
@@ -53,6 +54,7 @@ from pseudocal.files import left_aside, replacing, save_json, sweep
 from pseudocal.lab.adapt.runs import training_versions
 from pseudocal.lab.bench.task import Suite, Task
 from pseudocal.lab.data.cache import NamedArrays
+from pseudocal.lab.plugins import model_hashes
 
 try:
     import fcntl
@@ -145,8 +147,23 @@ class Store:
                     f"{before}"
                 )
         else:
-            save_json(path, {"task": settings, "versions": training_versions()})
+            content = {"task": settings, "versions": training_versions()}
+            code = model_hashes(task.method, task.data)
+            save_json(path, content | ({"code": code} if code else {}))
         return folder
+
+    def is_outdated(self, task: Task) -> bool:
+        """Whether the plugin of a task's method or data set was edited after its model was trained.
+
+        Args:
+            task: the task.
+
+        """
+        code = model_hashes(task.method, task.data)
+        path = self.folder(task) / "settings.json"
+        if not code or not path.exists():
+            return False
+        return bool(json.loads(path.read_text()).get("code", code) != code)
 
     def save_suite(self, suite: Suite) -> None:
         """Write a suite, to be read by `load_suite`.

@@ -25,7 +25,7 @@ import torch
 
 from pseudocal.files import OutputError, save_json
 from pseudocal.lab.bench.calibrators import find_compared, sees_labels
-from pseudocal.lab.bench.stages.calibrate import calibrate_with
+from pseudocal.lab.bench.stages.calibrate import calibrate_with, is_outdated, results_of
 from pseudocal.lab.bench.stages.mixup import estimates_path, write_mixup_samples
 from pseudocal.lab.bench.stages.predict import predict_outputs
 from pseudocal.lab.bench.stages.score import calibrate_with_labels, score_calibrations
@@ -64,6 +64,10 @@ def compare_calibrators(task: Task, calibrators: Sequence[str], store: Store) ->
     folder = store.start(task)
     with alone(folder):
         (folder / "error.json").unlink(missing_ok=True)
+        for name in calibrators:
+            if is_outdated(folder, name):
+                for path in (*results_of(folder, name), folder / "reliability.npz"):
+                    path.unlink(missing_ok=True)
         oracles = [name for name in calibrators if sees_labels(name)]
         missing = [
             name for name in calibrators if name not in oracles and not _is_calibrated(folder, name)
@@ -93,8 +97,10 @@ def compare_calibrators(task: Task, calibrators: Sequence[str], store: Store) ->
 
 
 def is_compared(task: Task, calibrators: Sequence[str], store: Store) -> bool:
-    """Whether all calibrators are scored."""
+    """Whether all calibrators are scored, those of plugins by their present code."""
     if store.error(task) is not None or not (store.folder(task) / "reliability.npz").exists():
+        return False
+    if any(is_outdated(store.folder(task), name) for name in calibrators):
         return False
     return store.scores(task).keys() >= set(calibrators)
 
@@ -178,5 +184,4 @@ def _lacks_mixup(task: Task, name: str, store: Store) -> bool:
 
 def _is_calibrated(folder: Path, name: str) -> bool:
     """Whether the result of a calibrator exists."""
-    calibrations = folder / "calibrations"
-    return (calibrations / f"{name}.json").exists() or (calibrations / f"{name}.npy").exists()
+    return any(path.exists() for path in results_of(folder, name))

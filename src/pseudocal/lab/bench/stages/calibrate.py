@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -24,7 +25,7 @@ from pseudocal.calibrators import (
     calibrate_by_name,
 )
 from pseudocal.calibrators.trust import UnreliableCalibrationWarning
-from pseudocal.files import save_json
+from pseudocal.files import replacing, save_json
 from pseudocal.lab.adapt.networks import Head, Network
 from pseudocal.lab.adapt.training import find_preset
 from pseudocal.lab.bench.cached import saved_evidence
@@ -41,6 +42,7 @@ from pseudocal.lab.bench.store import Store, load_arrays, save_array
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.bench.views import View, domains_of, network_inputs
 from pseudocal.lab.data.cache import NamedArrays
+from pseudocal.lab.plugins import calibrator_hash
 from pseudocal.lab.segmentation import load_segmenter
 from pseudocal.lab.segmentation.comparison import FITS, SEGMENTATION_CALIBRATORS, at_full_size
 
@@ -93,12 +95,38 @@ def checked_fit(task: Task, name: str, corrected: Corrected, store: Store) -> Fi
 
 
 def save_fitted(task: Task, name: str, fitted: Fitted, store: Store) -> None:
-    """Write what a calibrator found."""
-    path = store.folder(task) / "calibrations" / f"{name}.json"
+    """Write what a calibrator found and, of a plugin's, the hash of its code."""
+    folder = store.folder(task)
+    path = folder / "calibrations" / f"{name}.json"
     if isinstance(fitted, Calibration):
         fitted.save(path)
     else:
-        save_array(path.with_suffix(".npy"), fitted)
+        save_array(path.parent / f"{name}.npy", fitted)
+    code = calibrator_hash(find_compared(name).calibrator)
+    if code is not None:
+        with replacing(path.parent / f"{name}.code") as aside:
+            aside.write_text(code)
+
+
+def is_outdated(folder: Path, name: str) -> bool:
+    """Whether the plugin of a calibrator was edited after its result was written.
+
+    Args:
+        folder: the folder of a task.
+        name: the name of the calibrator, as a suite has it.
+
+    """
+    code = calibrator_hash(find_compared(name).calibrator)
+    if code is None or not any(path.exists() for path in results_of(folder, name)):
+        return False
+    path = folder / "calibrations" / f"{name}.code"
+    return not path.exists() or path.read_text() != code
+
+
+def results_of(folder: Path, name: str) -> tuple[Path, Path]:
+    """The two files one of which has the result of a calibrator."""
+    calibrations = folder / "calibrations"
+    return calibrations / f"{name}.json", calibrations / f"{name}.npy"
 
 
 def calibrate_listed(

@@ -191,7 +191,7 @@ def _calibrations(folder: Path) -> list[Path]:
     return sorted(
         path
         for path in (folder / "calibrations").iterdir()
-        if not path.name.endswith(".error.json")
+        if path.suffix in (".json", ".npy") and not path.name.endswith(".error.json")
     )
 
 
