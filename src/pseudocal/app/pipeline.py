@@ -97,7 +97,7 @@ def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
             for name in COLLECTED:
                 if name not in OF_JOB:
                     (aside / name).unlink(missing_ok=True)
-    return _published(result, job.out)
+    return result
 
 
 def saved_steps(out: Path) -> Steps:
@@ -107,7 +107,7 @@ def saved_steps(out: Path) -> Steps:
         yield from _replaced_labels(out, f"Run pseudocal refine {out} labels.csv")
         yield Note(f"{len(run.logits):,} {run.record.data.preparation}")
         result = render(run, conclude(run), aside, out=out)
-    return _published(result, out)
+    return result
 
 
 def _replaced_labels(out: Path, how: str) -> Iterator[Note]:
@@ -180,11 +180,7 @@ def refine_steps(
             labels=given,
             threshold=threshold,
         )
-    return _published(result, out)
-
-
-def _published(result: Result, out: Path) -> Result:
-    return replace(result, out=out, predictions=out / result.predictions.name)
+    return result
 
 
 def run_steps(steps: Generator[Note | Tick, None, Done]) -> Done:
