@@ -169,8 +169,7 @@ def refine_steps(
                 yield Note(reason)
         threshold = None
         if max_error is not None:
-            temperature = calibration.temperature
-            threshold = threshold_of(run, temperature, max_error, given, same_labels=True)
+            threshold = threshold_of(run, calibration, max_error, given)
         result = render(
             run,
             calibration,
@@ -388,15 +387,6 @@ def threshold(
         run = Run.open(out)
         given = None if labels is None else read_labels(Path(labels), run, sampling)
         calibration = run.calibration_in_force()
-        found = threshold_of(
-            run,
-            calibration.temperature,
-            max_error,
-            given,
-            one_model=one_model,
-            same_labels=calibration.measured is not None
-            and given is not None
-            and given.pool is None,
-        )
+        found = threshold_of(run, calibration, max_error, given, one_model=one_model)
         render_threshold(run, calibration, found, aside)
     return found
