@@ -266,20 +266,27 @@ def arrays_of(run: Run) -> list[NDArray[Any]]:
 # ------------------------------------------------------------------------------ signals
 
 
+def second_of(run: Run) -> NDArray[Any] | None:
+    """The logits of the first second model; None without one.
+
+    Batches of saved outputs come without a second model, so that of their baseline does not count.
+    """
+    if run.record.saved or not run.record.second_models:
+        return None
+    return np.asarray(run.second_logits[0])
+
+
 def signals_of(run: Run) -> Signals:
-    """The signals of a run; only its first second model counts."""
-    second = None
-    if run.record.second_models:
-        second = np.asarray(run.second_logits[0])
-    return Signals.of(np.asarray(run.logits), second)
+    """The signals of a run."""
+    return Signals.of(np.asarray(run.logits), second_of(run))
 
 
 def agreement_of(run: Run) -> float | None:
-    """How often the first second model agrees; None without one."""
-    if not run.record.second_models:
+    """How often the second model agrees; None without one."""
+    second = second_of(run)
+    if second is None:
         return None
-    same = run.second_logits[0].argmax(axis=1) == run.logits.argmax(axis=1)
-    return float(same.mean())
+    return float((second.argmax(axis=1) == run.logits.argmax(axis=1)).mean())
 
 
 def check_rows_only(run: Run) -> None:

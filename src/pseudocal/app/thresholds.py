@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -215,7 +215,9 @@ def predictions_of(
     return predicted, confidences(run.logits, temperature), second
 
 
-def _classes_of(logits: NDArray[np.floating]) -> NDArray[np.int64]:
+def _classes_of(logits: NDArray[Any]) -> NDArray[np.int64]:
+    if logits.ndim == 1:  # saved outputs of a second model may be predicted classes
+        return logits.astype(np.int64)
     found = np.empty(len(logits), dtype=np.int64)
     starts = block_starts(logits.shape)
     for start in starts:
