@@ -67,7 +67,7 @@ BANDS = {
     "above 20": (0.2, 1),
 }
 CLASSES_ONLY = "class frequencies only"
-HARMLESS = "of these, accuracy falls by below 2"
+HARMLESS = "class frequencies, accuracy falls by below 2"
 
 
 @dataclass(frozen=True)
@@ -436,9 +436,9 @@ def shift_table(
     for band in [*BANDS, CLASSES_ONLY, HARMLESS]:
         all_delays = np.array(results[band])
         some = all_delays[np.isfinite(all_delays)]
-        delay = f"{np.median(some):.0f}" if len(some) else "-"
+        delay = f"{np.median(some):.0f}" if len(some) else ""
         print(
-            f"| {band} | {len(all_delays)} | {np.isfinite(all_delays).mean():.0%} | {delay} |",
+            f"| {band} | {len(all_delays)} | {np.isfinite(all_delays).mean():.1%} | {delay} |",
             flush=True,
         )
 
