@@ -532,6 +532,7 @@ def page(state: State, events: Sequence[Event]) -> str:
         report=alarm.report,
         word=word,
         tone=tone,
+        retrain=needs_retraining(state),
         charts=[chart for chart in charts if chart is not None],
         times=times,
         marks=marks,
