@@ -36,6 +36,7 @@ baseline of 2,000:
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -46,6 +47,7 @@ import numpy as np
 from pseudocal.monitor import (
     DISAGREEMENT,
     UNCERTAINTY,
+    MeanEvidence,
     Monitor,
     MonitorSettings,
     Reference,
@@ -336,25 +338,49 @@ def only(signals: Signals, names: tuple[str, ...]) -> Signals:
     return replace(signals, values={name: signals.values[name] for name in names})
 
 
+def is_raised(
+    reference: Reference, pool: Signals, signals: Signals, settings: MonitorSettings
+) -> bool:
+    """Whether a stream raises an alarm.
+
+    The e-value is the smallest over all candidates for the mean, so one candidate alone never gives
+    a smaller one. That is tried first, with the candidate nearest to the truth: it is much quicker.
+    """
+    for one in (nearest_candidate(reference, pool), reference):
+        monitor = Monitor(one, settings)
+        monitor.add(signals)
+        if not monitor.report.raised:
+            return False
+    return True
+
+
+def nearest_candidate(reference: Reference, pool: Signals) -> Reference:
+    """The reference with one candidate for each mean, the nearest to that of the pool."""
+    evidence = {}
+    for name, each in reference.evidence.items():
+        mean = reference.residuals(pool, name).mean()
+        nearest = int(np.abs(each.means - mean).argmin())
+        evidence[name] = MeanEvidence(
+            each.means[[nearest]], each.log_evidence[[nearest, len(each.means)]]
+        )
+    return replace(reference, evidence=evidence)
+
+
 def null_table(folder: Path, settings: MonitorSettings) -> None:
     header = [f"{n:,}" for n in BASELINES] + [f"{n:,} at the margin" for n in BASELINES]
     print(f"| source | accuracy | disagreement | uncertainty | {' | '.join(header)} |")
     print("|---" * (4 + len(header)) + "|")
     for source in sources(folder):
         pool = source.pool.signals
-        rates = {}
+        rates = dict.fromkeys(itertools.product((0.0, settings.margin), BASELINES), 0.0)
         for n in BASELINES:
-            for margin in (0.0, settings.margin):
-                alarms = 0
-                for stream in range(STREAMS):
-                    rng = np.random.default_rng([n, stream])
-                    monitor = Monitor(Reference.of(draw(pool, n, rng)), settings)
-                    signals = draw(pool, LENGTH, rng)
-                    if margin:
-                        signals = worse_by_margin(signals, pool, margin, rng)
-                    monitor.add(signals)
-                    alarms += monitor.report.raised
-                rates[margin, n] = alarms / STREAMS
+            for stream in range(STREAMS):
+                rng = np.random.default_rng([n, stream])
+                reference = Reference.of(draw(pool, n, rng))
+                signals = draw(pool, LENGTH, rng)
+                rates[0.0, n] += is_raised(reference, pool, signals, settings) / STREAMS
+                signals = worse_by_margin(signals, pool, settings.margin, rng)
+                rates[settings.margin, n] += is_raised(reference, pool, signals, settings) / STREAMS
         means = [pool.values[name].mean() for name in (DISAGREEMENT, UNCERTAINTY)]
         cells = [f"{rate:.1%}" for _, rate in sorted(rates.items())]
         print(
