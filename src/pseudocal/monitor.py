@@ -887,7 +887,7 @@ def _class_means(
     """
     counts = np.bincount(predicted, minlength=classes)
     sums = np.bincount(predicted, weights=values, minlength=classes).astype(np.float64)
-    seen = np.count_nonzero(counts)
+    seen = int(np.count_nonzero(counts))
     n = len(values)
     means = sums / np.maximum(counts, 1)
     within = float(((values - means[predicted]) ** 2).sum()) / max(n - seen, 1)
