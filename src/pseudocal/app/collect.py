@@ -645,6 +645,7 @@ def finish_run(
         logits_tensor=job.logits_tensor,
         output_type=job.output_type,
         binary=job.binary,
+        architecture=job.architecture,
         timing=Timing(time.monotonic() - started, datetime.now(UTC).isoformat(timespec="seconds")),
         table=job.table,
         second_models=sum(not each.encodes for each in plan.second_models),

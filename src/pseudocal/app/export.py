@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -33,9 +32,8 @@ def export(run: Run, calibration: Calibration, model: OpenModel, folder: Path) -
 
     Unless the verdict is "apply", the names begin with "unconfirmed-".
     """
-    if model.export is None or not is_fitted(calibration):
-        return ()
-    if why_not_exported(run, calibration, model) is not None:
+    refused = why_not_exported(run, calibration, model) is not None
+    if model.export is None or refused or not is_fitted(calibration):
         return ()
     names = model.export(calibration.temperature, folder, run.probe())
     # a later run, with another verdict, removes only what is listed
@@ -62,11 +60,19 @@ def reopen_model(run: Run, *, trust: bool, device: str) -> OpenModel | None:
     """
     record = run.record
     name = record.model.name
-    if record.saved or kind_of(name) in NOT_EXPORTED:
+    if record.saved:
         return None
-    meaning: dict[str, Any] = {"output_type": record.output_type, "binary": record.binary}
+    if record.architecture is None and kind_of(name) in NOT_EXPORTED:
+        return None
     model = open_model(
-        name, trust=trust, typed=False, device=device, logits_tensor=record.logits_tensor, **meaning
+        name,
+        trust=trust,
+        typed=False,
+        device=device,
+        architecture=record.architecture,
+        logits_tensor=record.logits_tensor,
+        output_type=record.output_type,
+        binary=record.binary,
     )
     if model.export is None:
         return None

@@ -160,6 +160,7 @@ class RunRecord:
     output_type: OutputType | None  # whether the model returns "logits" or "probabilities"
     binary: bool  # whether one number per input stands for two classes
     timing: Timing  # when the run was collected, and how long it took
+    architecture: str | None = None  # the network of a state dict
     # the format of the predictions; None for the default
     table: Literal["csv", "parquet"] | None = None
     saved: bool = False  # whether the outputs came from a file, so that there is no model to export
