@@ -160,8 +160,8 @@ class Measured:
         sampling: How the rows were drawn: "stratified" or "random".
         seed: The seed of `rows_to_label`.
         priors: The label-free estimates used as priors of the temperature.
-        temperature: The temperature that the labels support: exp of the posterior mean and
-            quantiles of log T.
+        temperature: The temperature that the labels support: exp of the posterior median
+            and quantiles of log T. The interval does not rely on second opinions.
         accuracy: The accuracy of the model.
         gap_before: Mean confidence minus accuracy without calibration.
         gap_after: Mean confidence minus accuracy with the calibration.
