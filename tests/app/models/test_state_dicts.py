@@ -376,8 +376,8 @@ def test_a_run_of_a_state_dict_is_refined(tmp_path) -> None:
     images = torch.randn(24, 3, 32, 32)
     with torch.no_grad():  # every class is predicted for some images
         features = body(images)
-        head.weight *= 10 / features.std(dim=0).mean()
-        head.bias -= head(features).mean(dim=0)
+        head.weight.mul_(10 / features.std(dim=0).mean())
+        head.bias.sub_(head(features).mean(dim=0))
     path = tmp_path / "a.pth"
     torch.save(body.torchvision() | with_prefix("fc.", head.state_dict()), path)
     np.save(tmp_path / "images.npy", images.numpy())
