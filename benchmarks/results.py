@@ -17,6 +17,8 @@ import os
 import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -121,13 +123,39 @@ def main() -> None:
     if args.run:
         with Pool(args.workers) as pool:
             for suite in suites:
-                run(suite, store, executor=pool)
+                run(suite, store, executor=pool, progress=partial(_tell, suite.name))
+    waiting = [line for suite in suites for line in unfinished(suite, store)]
+    if waiting:
+        raise SystemExit("\n".join(["expected all tasks, got a store without:", *waiting]))
     sections = [Section.read(suite, store) for suite in suites]
-    if not all(section.records for section in sections):
-        names = [section.suite.name for section in sections if not section.records]
-        raise SystemExit(f"expected scores in {args.out}, got none of {', '.join(names)}: run them")
     write_csv(sections, FOLDER)
     PAGE.write_text(page(sections, store, FOLDER), encoding="utf-8")
+
+
+def _tell(suite: str, what: str, done: int, total: int) -> None:
+    if total:
+        print(f"{datetime.now():%H:%M} {suite}: {done} of {total} {what}", flush=True)
+
+
+def unfinished(suite: Suite, store: Store) -> list[str]:
+    """Say how many tasks of a suite failed or were not run, and why the first has no scores.
+
+    Calibrators that failed on a finished task are no reason to wait: the page names them.
+    """
+    names = with_repeats(suite.calibrators, suite.repeats)
+    missing = [
+        task
+        for task in suite.tasks
+        if any(
+            name not in store.scores(task) and store.refusal(task, name) is None for name in names
+        )
+    ]
+    if not missing:
+        return []
+    error = store.error(missing[0])
+    why = error["error"] if error else "not run"
+    count = f"{len(missing)} of {len(suite.tasks)} tasks"
+    return [f"{suite.name}: {count}, first {missing[0].folder}: {why}"]
 
 
 @dataclass(frozen=True)
@@ -424,11 +452,14 @@ def regime(section: Section, store: Store) -> str:
     classes = ""
     if not section.suite.tasks[0].segments:
         first = {task.data: task for task in section.suite.tasks}.values()
-        counts = [
-            str(load_arrays(store.folder(task) / "target.npz")["logits"].shape[1]) for task in first
-        ]
-        classes = f"{' or '.join(counts)} classes; "
+        classes = f"{' or '.join(_classes(store.folder(task)) for task in first)} classes; "
+        if section.suite.tasks[0].scenario == "partial-set":
+            classes = classes.replace("; ", ", half of them in the target; ")
     return f"Regime: {classes}the models are right on {_range(accuracies(section))}% of the target."
+
+
+def _classes(folder: Path) -> str:
+    return str(load_arrays(folder / "target.npz")["logits"].shape[1])
 
 
 def accuracies(section: Section) -> list[float]:
