@@ -225,7 +225,10 @@ def missing_runs(suite: Suite, store: Store) -> list[str]:
             if name not in scores:
                 key = (_title(name), store.refusal(task, name) or "not run")
                 found[key] = found.get(key, 0) + 1
-    return [f"{title} in {count} runs ({why})" for (title, why), count in found.items()]
+    return [
+        f"{title} in {count} run{'s' * (count > 1)} ({why})"
+        for (title, why), count in found.items()
+    ]
 
 
 def _title(calibrator: str) -> str:
@@ -512,7 +515,9 @@ def _line(cells: Sequence[str]) -> str:
 
 def losses(section: Section) -> str:
     """On how many tasks PseudoCal harms, and on how many another calibrator is better."""
-    means = ece_of_tasks(section)
+    means = {
+        task: values for task, values in ece_of_tasks(section).items() if "pseudocal" in values
+    }
     worse: dict[str, int] = {}
     names = variants([record.task for record in section.records])
     for task, values in means.items():
@@ -534,7 +539,7 @@ def correspondence(section: Section) -> str:
         return ""
     rows = dict(tables(section.suite, section.records, "correspondence")[0].rows)
     chance = f"{PSEUDOCAL}, chance level"
-    if chance not in rows:
+    if chance not in rows or math.isnan(rows[PSEUDOCAL][-1].mean):
         return ""
     return (
         f" Its correspondence rate is {100 * rows[PSEUDOCAL][-1].mean:.1f}% "
@@ -689,7 +694,7 @@ def against(sections: Sequence[Section], baseline: str, words: str) -> str:
     lower: list[str] = []
     higher: list[str] = []
     for section in sections:
-        if section.has(baseline):
+        if section.has(baseline) and section.has(PSEUDOCAL):
             better = section.value(PSEUDOCAL) < section.value(baseline)
             (lower if better else higher).append(f"`{section.suite.name}`")
     said = []
@@ -769,17 +774,21 @@ def first_batch(sections: Sequence[Section]) -> str:
     said = []
     for section in sections:
         found = [each for each in section.comparisons if _title(each.baseline) == FIRST_BATCH]
-        if found and section.has(FIRST_BATCH):
+        if found and section.has(FIRST_BATCH) and section.has(PSEUDOCAL):
             test = found[-1]
             end = ": no significant difference" if test.p > 0.05 else ""
             said.append(
-                "The released code of PseudoCal reuses the mixup samples of the first batch. "
-                f'Mean ECE of this version ("{FIRST_BATCH}") for `{section.suite.name}`: '
+                f"for `{section.suite.name}`: "
                 f"{section.value(FIRST_BATCH):.2f}, against {section.value(PSEUDOCAL):.2f} with "
                 f"all pairs, which are better for {test.wins} of {test.tasks} tasks "
-                f"(p = {test.p:.2g}){end}."
+                f"(p = {test.p:.2g}){end}"
             )
-    return " ".join(said)
+    if not said:
+        return ""
+    return (
+        "The released code of PseudoCal reuses the mixup samples of the first batch. Mean ECE of "
+        f'this version ("{FIRST_BATCH}") {"; ".join(said)}.'
+    )
 
 
 def sweep(section: Section) -> str:

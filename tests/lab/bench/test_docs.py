@@ -15,6 +15,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from pseudocal.files import save_json
 from pseudocal.lab.bench import Store, built_in, run
 from pseudocal.lab.bench.suite_file import parse_suite
 
@@ -217,8 +218,8 @@ def check_sweep(page: str, folder: Path) -> int:
     )
     assert said.keys() == means.keys()
     for method, text in said.items():
-        lam = min(means[method], key=means[method].__getitem__)
-        assert text == f"{means[method][lam]:.2f} at {lam}", method
+        best = min(means[method], key=means[method].__getitem__)
+        assert text == f"{means[method][best]:.2f} at {best}", method
     assert methods.startswith(f"{means['average']['0.65']:.2f} at 0.65")
     return len(said)
 
@@ -434,3 +435,23 @@ def test_the_page_of_a_store_has_accuracy_repeats_seeds_and_the_constant(
     assert "Missing: CPCS in 4 runs (not run)." in page
     assert table_of(page, "digits")["CPCS"] == ["-"] * 4
     assert check_orders(page) == 1
+    assert command.unfinished(suite, store) == []
+    (waits,) = command.unfinished(more.suite, store)
+    assert waits.startswith("digits: 4 of 4 tasks, first digits/closed-set/optdigits-fonts/")
+
+    # PseudoCal refused all models of a task: its averages are unknown, and nothing is claimed.
+    for task in (task for task in tasks if task.method == tasks[0].method):
+        bad = store.folder(task)
+        for path in bad.glob("calibrations/pseudocal*"):
+            path.unlink()
+        scores = {name: each for name, each in store.scores(task).items() if "pseudo" not in name}
+        save_json(bad / "scores.json", scores)
+        for name in ("pseudocal", "pseudocal, repeat=1"):
+            note = {"error": "InputError: one class"}
+            save_json(bad / "calibrations" / f"{name}.error.json", note)
+    assert command.unfinished(suite, store) == []
+    page = command.page([command.Section.read(suite, store)], store, folder)
+    assert "Missing: PseudoCal in 4 runs (InputError: one class)." in page
+    assert "nan" not in page
+    assert "a constant T = 2 in" not in page
+    assert re.search(r"worse than no calibration on \d of 1 tasks", page)
