@@ -25,7 +25,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_FOR_USERS = {"dev", "docs", "test"}  # extras for those who work on pseudocal
-TABLES = "tables"  # the name of the page docs/tables.md, beside those of the extras
+TABLES = "tables"  # the name of the page docs/howto/tables.md, beside those of the extras
 TABLE_EXTRAS = "cli,lightgbm,parquet,sklearn,xgboost"  # those that the page installs
 LIBRARY_TESTS = ["calibrators", "metrics", "mixup", "predictors", "scaling"]
 
@@ -232,7 +232,7 @@ def main() -> None:
 def build(folder: Path) -> tuple[Path, Path]:
     """The wheel and the sdist, built and checked in an environment of their own."""
     python = environment(folder / "build")
-    run(python, "-m", "pip", "install", "--quiet", "build", "twine")
+    install(python, "build", "twine")
     run(python, "-m", "build", "--outdir", str(folder / "dist"), str(ROOT))
     files = sorted((folder / "dist").iterdir())
     run(python, "-m", "twine", "check", "--strict", *map(str, files))
@@ -261,7 +261,7 @@ def try_wheel(wheel: Path, extra: str, folder: Path, limits: list[str]) -> None:
     python = environment(place)
     empty = size(place)
     requirement = f"{wheel}[{extra}]" if extra else str(wheel)
-    run(python, "-m", "pip", "install", "--quiet", *limits, requirement)
+    install(python, *limits, requirement)
     work = folder / "work"
     work.mkdir()
     run(python, "-c", USES[extra], cwd=work)
@@ -271,17 +271,17 @@ def try_wheel(wheel: Path, extra: str, folder: Path, limits: list[str]) -> None:
 
 
 def test_tables(wheel: Path, folder: Path) -> None:
-    """Install the wheel with pinned versions, and run the code and commands of docs/tables.md."""
+    """Install the wheel with pinned versions, and run the code and commands of docs/howto/tables.md."""
     python = environment(folder / "for-tables")
     requirement = f"{wheel}[{TABLE_EXTRAS}]"
     pinned = ["-c", str(ROOT / "constraints.txt")]
-    run(python, "-m", "pip", "install", "--quiet", *pinned, requirement, "hypothesis", "pytest")
+    install(python, *pinned, requirement, "hypothesis", "pytest")
     work = folder / "tables"
     shutil.copytree(ROOT / "tests", work / "tests")
     shutil.copytree(ROOT / "docs", work / "docs")
     page = "tests/app/cli/test_tables_page.py"
     run(python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", page, cwd=work)
-    print("the commands of docs/tables.md run from the wheel", flush=True)
+    print("the commands of docs/howto/tables.md run from the wheel", flush=True)
 
 
 def test_sdist(sdist: Path, folder: Path) -> None:
@@ -290,7 +290,7 @@ def test_sdist(sdist: Path, folder: Path) -> None:
         archive.extractall(folder / "sdist", filter="data")
     (source,) = (folder / "sdist").iterdir()
     python = environment(folder / "from-sdist")
-    run(python, "-m", "pip", "install", "--quiet", str(sdist), "hypothesis", "pytest")
+    install(python, str(sdist), "hypothesis", "pytest")
     tests = [*map(str, sorted(source.glob("tests/test_*.py")))]
     tests += [str(source / "tests" / name) for name in LIBRARY_TESTS]
     skipping = "--doctest-ignore-import-errors"  # as make test-core: optional packages are missing
@@ -303,6 +303,11 @@ def environment(place: Path) -> Path:
     venv.create(place, with_pip=True, clear=True)
     windows = os.name == "nt"
     return place / ("Scripts/python.exe" if windows else "bin/python")
+
+
+def install(python: Path, *requirements: str) -> None:
+    """Install packages. What is used a single time need not be compiled."""
+    run(python, "-m", "pip", "install", "--quiet", "--no-compile", *requirements)
 
 
 def run(*words: str | Path, cwd: Path | None = None) -> None:

@@ -1,6 +1,4 @@
-"""The anytime mode.
-
-What a tolerance costs in forward passes as the target set grows, and how far off it stops.
+"""What a tolerance costs in forward passes as the target grows, and how far from the full fit it stops.
 
 Run by `make bench`.
 """

@@ -1,12 +1,10 @@
-"""CamVid, day to dusk.
-
-A small U-Net trained on day frames, calibrated on dusk frames without labels.
+"""A small U-Net trained on CamVid's day frames and calibrated on its dusk frames, without labels.
 
     python benchmarks/camvid.py camvid_120x160.npz runs/camvid
 
-The file holds `x` (n, height, width, 3), `y` (n, height, width) with 11 classes and 11 for what
-does not count, and `seq`, the sequence of each frame; 0001TP was filmed at dusk. One frame in five
-of the day, by sequence order, is held out for TempScal. Takes some ten minutes of one core.
+The file contains `x` (n, height, width, 3), `y` (n, height, width) with 11 classes and 11 for
+ignored pixels, and `seq`, the sequence of each frame. 0001TP was filmed at dusk. One in five day
+frames, by sequence order, is held out for TempScal. Takes about ten minutes on one core.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""How often 95% intervals of T hold the truth where pixels come in images.
+"""How often 95% intervals of T cover the truth when pixels come in images.
 
-By image, and as if all were independent.
+Intervals are computed by image, and as if all pixels were independent.
 
-Four kinds of small images whose difficulty differs from one to the next; the truth is the
-temperature of very many of them. An "array" is shuffled and paired as a whole; a "stream" comes one
-image at a time, or four, and is paired with what is still in memory. "Large frames" leave room for
-four images and two thousand pixels of mixup samples, "short of memory" for two, the fewest there
-are, and a hundred. Run by `make bench`.
+There are four kinds of small images whose difficulty varies from image to image. The truth is the
+temperature of very many of them. An "array" is shuffled and paired as a whole. A "stream" yields
+one image at a time, or four, which are paired with those still in memory. "Large frames" keep four
+images and two thousand pixels of mixup samples, "short of memory" keeps two images, the minimum,
+and a hundred pixels. Run by `make bench`.
 """
 
 from __future__ import annotations

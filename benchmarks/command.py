@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 import pseudocal
 from pseudocal.app.inputs.preprocessing import Preprocessing
-from pseudocal.app.inputs.sets import open_inputs
+from pseudocal.app.inputs.sets import open_images
 from pseudocal.app.models.onnx import open_onnx
 
 ROUNDS = 3
@@ -63,7 +63,7 @@ def measure(folder: Path) -> dict[str, NDArray[np.float64]]:
     started = clock()
     result = run_command(folder)
     total = clock() - started
-    inputs = open_inputs(str(folder / "image_files"), preprocessing=PREPROCESSING)
+    inputs = open_images(str(folder / "image_files"), PREPROCESSING)
     started = clock()
     image_files = [inputs.read(i) for i in range(len(inputs))]
     decode = clock() - started

@@ -1,8 +1,8 @@
-"""Every adaptation method end to end, no frozen backbone.
+"""Accuracy of every adaptation method on optdigits to MNIST, with a small network trained end to end.
 
-Optdigits to MNIST with the small network.
+    python benchmarks/digits.py [method ...]
 
-python benchmarks/digits.py [method ...]
+The table is in docs/paper/adaptation.md.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The way of one image through a calibration, as calls between files.
+"""The path of one image through a calibration, as calls between files.
 
     python benchmarks/files.py
 
 It runs `pseudocal calibrate model.onnx images/ --second-opinion other.onnx` under `sys.setprofile`
 and prints how many files and functions of the package ran, how many pairs of files call each
-other, and every circle of files: a file in a circle calls back into one above it. `--edges` lists
-the pairs. Bodies of modules and classes do not count; all threads do.
+other, and every cycle of files: a file in a cycle calls back into one above it. `--edges` lists
+the pairs. Bodies of modules and classes are not counted; calls in all threads are.
 """
 
 from __future__ import annotations

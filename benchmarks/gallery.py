@@ -1,14 +1,13 @@
-"""The three reports of the gallery in the docs, from data that scikit-learn brings.
-
-About ten seconds of CPU time.
+"""The three reports of the gallery in the docs, from data included in scikit-learn.
 
     python benchmarks/gallery.py docs/howto/gallery
 
-1. `digits`: a table of handwritten digits with noise, two networks, ground truth to compare with.
-2. `labels`: the same digits as images, one network, and fifty labels as a person would give them.
-3. `tumours`: two classes, two networks that are nearly always right; ground truth to compare with.
+1. `digits`: a table of noisy handwritten digits, two networks, ground truth for comparison.
+2. `labels`: the same digits as images, one network, and fifty labels taken from the ground truth.
+3. `tumours`: two classes, two networks that are nearly always right, ground truth for comparison.
 
-The ground truth never reaches a calibration. `make docs` runs this.
+The ground truth is not used to calibrate. Takes about ten seconds of CPU time. `make docs` runs
+this.
 """
 
 from __future__ import annotations

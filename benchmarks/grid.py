@@ -1,8 +1,8 @@
-"""The quick emoji suite with one worker and with two: how much of the time is saved.
+"""How much time two workers save on the quick emoji suite.
 
     python benchmarks/grid.py
 
-Both start from nothing but the data; features are computed anew each time.
+Both runs start with the data only and compute the features again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""How often 95% bootstrap intervals hold the truth.
+"""How often 95% bootstrap intervals cover the truth: percentile, basic, and that of `pseudocal.metrics`.
 
-Percentile, basic, and the one in `pseudocal.metrics`.
-
-Gaussian logits of ten classes, labels drawn at the true temperature; the change is the one that
-dividing by it makes. Prints the least and the most over ten settings. Takes a few minutes.
+Logits of ten classes are Gaussian, and labels are drawn at the true temperature. The change is that
+of dividing by this temperature. Prints the lowest and the highest coverage over ten settings. Takes
+a few minutes.
 """
 
 from __future__ import annotations

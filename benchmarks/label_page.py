@@ -1,11 +1,11 @@
-"""The page that asks a person: an image of it for the docs, and how long a large one takes to load.
+"""The labelling page: an image of it for the docs, and how long a large one takes to load.
 
     python benchmarks/label_page.py image docs/howto/label.png
     python benchmarks/label_page.py load
 
-Both need chromium on the PATH and the package playwright. The image shows Noto's emoji, which are
-built in. `load` opens 200 detailed images and 1,000 classes five times, each time in a new browser
-window.
+Both need chromium on the PATH and the package playwright. The image shows the built-in Noto emoji.
+`load` opens a page with 200 detailed images and 1,000 classes five times, each time in a new
+browser window.
 """
 
 from __future__ import annotations

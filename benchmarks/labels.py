@@ -1,13 +1,12 @@
-"""What a few answers are worth: temperature, intervals and verdict.
+"""Temperature, intervals and verdict from a few labels.
 
-    python benchmarks/trust.py prepare --development --out runs/bench     train what is missing
-    python benchmarks/labels.py widths --data FOLDER                     the widths of the priors,
-    a family left out python benchmarks/labels.py table --data FOLDER                      the
-    tables of docs/answers.md, development python benchmarks/labels.py held-out
-                the same on the held-out tasks, and logs it
+    python benchmarks/trust.py prepare --development --out runs/bench    train missing models
+    python benchmarks/labels.py widths --data FOLDER    widths of the priors, one family left out
+    python benchmarks/labels.py table --data FOLDER     tables on development tasks
+    python benchmarks/labels.py held-out                the same on held-out tasks; logged
 
-Answers are the labels of the rows that `ask` draws; calibration errors are of the rows that were
-not asked. Each task gets `--draws` draws for each n, shared by its seeds.
+Labelled rows are those that `label` draws. Calibration errors are measured on the other rows. Each
+task gets `--draws` draws for each n, shared by its seeds.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""`label` and `refine` from files to files.
+"""`label` and `refine` from files to files: CamVid's dusk frames, pixels labelled from the masks.
 
-CamVid's dusk frames, a U-Net trained by day, pixels labelled from the masks.
+    python benchmarks/labels_dusk.py --data FOLDER --folder runs/camvid
 
-    python benchmarks/labels_dusk.py --data ../shared/data --folder runs/camvid
-
-The U-Net of `benchmarks/camvid.py` is trained unless the folder has it, and saved as TorchScript.
-`pseudocal.app` calibrates it on the dusk frames, chooses pixels, and takes the labels. Pixels without a class in
-the mask are labelled "cannot tell", so there are more chosen pixels than labels. Each temperature
-is scored on all dusk pixels.
+Trains the U-Net of `benchmarks/camvid.py` by day, unless it is in the folder, and saves it as
+TorchScript. `pseudocal.app` calibrates it on the dusk frames, chooses pixels, and takes the labels.
+Pixels without a class in the mask are labelled "cannot tell", so there are more chosen pixels than
+labels. Each temperature is scored on all dusk pixels.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""How often the 90% interval of the calibration error that answers give holds the truth, by simulation.
+"""How often the 90% interval of the calibration error, measured on labels, covers the truth.
 
     python benchmarks/labels_error.py
 
-A target of 2,000 rows with Gaussian logits of ten classes. Labels are drawn at a known temperature;
-in "two kinds of rows" it is another one for every second row, so that no single temperature fits.
-`ask` chooses the questions and `refine` fits a temperature. The truth is the root mean square over
-as many bins of equal mass, on all rows, of the mean confidence minus the probability of being
-right. The bootstrap has 200 resamples in the place of 1,000, to save time; it takes a minute or two
-of one core.
+A simulated target has 2,000 rows with Gaussian logits of ten classes. Labels are drawn at a known
+temperature. In "two kinds of rows" every second row has another temperature, so no single one
+fits. `rows_to_label` chooses the rows and `refine` fits a temperature. The truth is the root mean
+square, over as many bins of equal mass and on all rows, of the mean confidence minus the
+probability of being right. The bootstrap uses 200 resamples instead of 1,000 to save time. Takes a
+minute or two on one core.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A target of `benchmarks/labels.py` on a grid of temperatures, and many draws of answers at once.
+"""A target of `benchmarks/labels.py` on a grid of temperatures, with many draws of labels at once.
 
-What `refine` does for one draw is done here for all draws of a target together; `check` in
-`labels.py` compares the two.
+It does for all draws of a target together what `refine` does for one draw. `check` in `labels.py`
+compares the two.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What single draws of answers say, and what is true.
-
-Intervals and verdicts of `benchmarks/labels.py`.
-"""
+"""Intervals and verdicts of `benchmarks/labels.py` from single draws of labels, compared with the truth."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A few answered pixels for a segmentation model: CamVid, day to dusk.
+"""A few labelled pixels for a segmentation model: CamVid, day to dusk.
 
     python benchmarks/labels_pixels.py camvid_120x160.npz runs/camvid
 
-The U-Net of `benchmarks/camvid.py` is trained on day frames, unless the folder has it. `ask` draws
-pixels of the dusk frames, their masks answer, and the temperature is scored on all dusk pixels. The
-prior is PseudoCal's.
+Trains the U-Net of `benchmarks/camvid.py` on day frames, unless it is in the folder. Pixels of the
+dusk frames are drawn as `label` draws them and labelled from the masks, and the temperature is
+scored on all dusk pixels. The prior is PseudoCal's temperature.
 """
 
 from __future__ import annotations

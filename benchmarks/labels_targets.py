@@ -1,10 +1,8 @@
-"""Targets for `benchmarks/labels.py`.
+"""Targets for `benchmarks/labels.py`: logits, ground truth and label-free estimates.
 
-Logits, labels for scoring, and what is estimated without labels.
-
-Emoji and digits are tasks of `benchmarks/trust.py`, as far as they were prepared. The two families
-of two classes come from files that are no part of the project (`--data`): reviews and other short
-texts of four kinds, and a census of four years. What is missing is left out.
+Emoji and digits are tasks of `benchmarks/trust.py`, if they were prepared. The two families of two
+classes come from files outside the project (`--data`): reviews and other short texts of four kinds,
+and a census of four years. Missing files are skipped.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Images a second of the loader, against those of the network that is trained on them.
+"""Images per second of the loader and of the network trained on them.
 
     python benchmarks/loader.py --device cuda
 
-Images of the size of Office-Home's are made, and read as training reads them: batches of 36 of each
-domain, random crops, in a thread beside the training. The network takes steps of SGD on batches
-that are there already.
+Images of the size of Office-Home's are generated and read as in training: batches of 36 from each
+domain, random crops, in a thread beside the training. The network takes SGD steps on batches
+already in memory.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""Miniature copies of every data set of the paper, in every layout that is accepted, and tiny networks for them.
+"""Miniature copies of every data set of the paper, in every accepted layout, with tiny networks.
 
     python benchmarks/miniatures.py minis
-    pseudocal bench run office-home --root minis/data --weights minis/resnet --iterations 2 --batch
-    4 -o minis/runs
+    pseudocal bench run office-home --root minis/data --weights minis/resnet --iterations 2 --batch 4 -o minis/runs
 
-A trial of all suites before the real data and a GPU are there: a few coloured images of each class.
-The numbers mean nothing. `--lists` writes list files too, whose paths begin as on somebody else's
-machine.
+With a few coloured images of each class, you can try all suites before you have the real data and
+a GPU. The numbers mean nothing. `--lists` also writes list files with paths of another machine.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
-"""How often 95% intervals of T hold the truth where a model makes few mistakes, and where PseudoCal mixes inputs.
+"""How often 95% intervals of T cover the truth when mistakes are few, and on PseudoCal's mixup samples.
 
-First labelled rows: "chosen on" are the kinds of data that Student's degrees of freedom were chosen
-on, "drawn later" those that were not looked at before. "as if many" takes the same error for that
-of very many rows.
+The first table uses labelled rows. Student's degrees of freedom were chosen on the kinds of data
+called "chosen on"; those called "drawn later" were not used before. "As if many" ignores that the
+standard error is itself uncertain.
 
-Then PseudoCal's own mixup samples of an array of a classifier's inputs, where each input is in two
-mixup samples: in one with the larger part, in the other with the smaller. Both the inputs and the
-pairs are drawn anew, or the pairs alone. If mixup samples that share an input are correlated by r,
-the error of 1/T is sqrt(1 + 2 r) times that of independent ones, which is what is estimated. Takes
-a few minutes; `python benchmarks/mistakes.py 600 1500` draws 600 sets of rows, 1,500 of inputs.
+The second table uses PseudoCal's mixup samples of an array, where each input is in two mixup
+samples, once with the larger and once with the smaller weight. Either both inputs and pairs are
+drawn again, or only the pairs. If mixup samples that share an input have the correlation r, the
+error of 1/T is sqrt(1 + 2 r) times that of independent ones. This is what is estimated.
+
+Takes a few minutes. `python benchmarks/mistakes.py 600 1500` draws 600 sets of rows and 1,500 sets
+of inputs.
 """
 
 from __future__ import annotations

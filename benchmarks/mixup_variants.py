@@ -1,10 +1,9 @@
-"""The paper's ablation of the pseudo-target mixup variant, on the built-in digits.
-
-ECE of each strategy beside PseudoCal's.
+"""The paper's ablation of mixup variants on the built-in digits.
 
     python benchmarks/mixup_variants.py
 
-Also the correspondence rate and the lambda sweep. Some five minutes of one core.
+Prints the ECE of each variant, the correspondence rate and the lambda sweep. Takes about five
+minutes on one core.
 """
 
 from __future__ import annotations

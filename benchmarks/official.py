@@ -1,12 +1,9 @@
 """What the released PseudoCal code does differently, and what that costs.
 
-1. Its kept indices are never moved on from the first batch: of all mixup samples it makes, those of
-the first batch of 108 are
-   used, again and again. We emulate that and compare how far the temperature scatters over 200
-   shuffles.
-2. It finds the temperature by an unbounded Nelder-Mead search from T = 2. We run that search on the
-cases in which
-   the best temperature is far away.
+1. It never advances its offset past the first batch, so it reuses the mixup samples of the first
+   108 inputs. We emulate that and compare the scatter of the temperature over 200 shuffles.
+2. It searches the temperature by an unbounded Nelder-Mead search from T = 2. We run that search in
+   cases where the best temperature is far away.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""What PseudoCal costs beyond the forward passes it makes, on a ResNet-18.
+"""What PseudoCal costs beyond its forward passes, on a ResNet-18, and what importing the library costs.
 
-And what importing the library costs.
-
-Run by `make bench`. The passes alone are the very batches that PseudoCal predicted, real and mixed,
-sent through the network once more. Both are timed in turn, and the median of the ratios is printed.
+Run by `make bench`. For comparison, the same real and mixed batches are sent through the network
+alone. Both are timed in turn, and the median of the ratios is printed.
 """
 
 from __future__ import annotations

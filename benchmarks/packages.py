@@ -1,12 +1,10 @@
-"""How much disk an extra takes.
-
-The packages that it needs, with their sizes as they are installed here.
+"""How much disk an extra takes: the packages it needs, with their installed sizes.
 
     python benchmarks/packages.py cli,onnx
 
-The packages must be installed in the environment that runs this; what is required is read from
-`pyproject.toml`. Prints the largest ones, the sum, and the CPU time of `import pseudocal` in a new
-process, the best of five.
+The packages must be installed in the environment that runs this. Requirements are read from
+`pyproject.toml`. Prints the largest packages, the sum, and the CPU time of `import pseudocal` in a
+new process, the best of five.
 """
 
 from __future__ import annotations

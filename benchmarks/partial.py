@@ -1,8 +1,8 @@
-"""Partial sets.
+"""Accuracy on a partial set, whose target has half of the classes, and PADA's final class weights.
 
-Accuracy when the target holds half of the classes, and the class weights that PADA ends with.
+    python benchmarks/partial.py
 
-python benchmarks/partial.py
+The table is in docs/paper/adaptation.md.
 """
 
 from __future__ import annotations

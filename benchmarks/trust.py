@@ -1,22 +1,20 @@
-"""The fair test of trust.
+"""Held-out evaluation of verdicts, estimated accuracy and temperatures from agreement.
 
-Verdict, estimate and the estimator from agreement, on tasks that chose no number of theirs.
+    python benchmarks/trust.py prepare --out runs/bench      train missing models (hours, resumable)
+    python benchmarks/trust.py development                   tasks on which constants were chosen
+    python benchmarks/trust.py families --data FOLDER        each with constants chosen on the others
+    python benchmarks/trust.py formulas --data FOLDER        formulas from agreement to accuracy
+    python benchmarks/trust.py surrogates --data FOLDER      surrogates, PseudoCal and a second seed
+    python benchmarks/trust.py surrogates-held-out           the same on held-out tasks; logged
+    python benchmarks/trust.py examples                      verdicts of development and the truth
+    python benchmarks/trust.py held-out                      held-out tasks; logged
 
-    python benchmarks/trust.py prepare --out runs/bench     train what is missing (hours on one
-    core, resumable) python benchmarks/trust.py development                  the tasks that every
-    number was chosen on python benchmarks/trust.py families --data FOLDER       each family with
-    numbers that the others chose python benchmarks/trust.py formulas --data FOLDER       ways from
-    agreement to accuracy, on the development families python benchmarks/trust.py surrogates --data
-    FOLDER       a surrogate of each model beside PseudoCal and a second seed python
-    benchmarks/trust.py surrogates-held-out            once, like held-out python
-    benchmarks/trust.py examples                     verdicts of development, beside what is true
-    python benchmarks/trust.py held-out                     once: every look is written to
-    `trust_openings.jsonl`
+Held-out evaluations are logged in `trust_openings.jsonl`.
 
-Development has two of the four vendors of emoji as targets, four methods and two backbones, and the
-digits after three; what is held out has the other two vendors as targets, three more methods, and
-the digits after three other methods. `trust_families.py` has the families that need no stored
-models, `trust_tables.py` the tables.
+Development tasks have two of the four emoji vendors as targets, with four methods and two
+backbones, and digits after three methods. Held-out tasks have the other two vendors as targets,
+three more methods, and digits after three other methods. `trust_families.py` has the families that
+need no stored models, `trust_tables.py` the tables.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Cases for `benchmarks/trust.py`: a model on a target with second opinions.
-
-Development and what is held out.
-"""
+"""Development and held-out cases for `benchmarks/trust.py`: a model on a target with second opinions."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""Families of cases for `benchmarks/trust.py` that take seconds to minutes to train.
+"""Families of cases for `benchmarks/trust.py` that train in seconds to minutes, without stored models.
 
-No stored models are needed.
+- Handwritten digits of scikit-learn and emoji (features of the packaged EfficientNet, since no
+  installed package has images of its 1,000 ImageNet classes), both with corruptions that a camera
+  might cause.
+- Digits of USPS.
+- Tasks with two classes: digits and tumours of scikit-learn, reviews and a census.
 
-Handwritten digits of scikit-learn and emoji (features of the packaged EfficientNet, whose 1,000
-ImageNet classes no installed package has images for), both under corruptions that a camera might
-cause; digits of USPS, and tasks of two
-classes: digits and tumours of scikit-learn, reviews and a census. Three of these are files that are
-    no part of the
-project (`--data`): USPS, reviews and census. What is missing is left out.
+USPS, reviews and census are files outside the project (`--data`). Missing files are skipped.
 """
 
 from __future__ import annotations

@@ -1,22 +1,22 @@
-"""Formulas from agreement to accuracy, side by side on the development families.
+"""Formulas from agreement to accuracy, compared on the development families.
 
-`python benchmarks/trust.py formulas`.
+    python benchmarks/trust.py formulas --data FOLDER
 
-The rule, written down before the table was printed for the first time. The loss of a formula is the
-mean absolute error of its estimate, in points, with one second opinion; families with more than two
-classes count the same. The formula with the least loss takes the place of the one that ships if
+The rule was written down before the table was first printed. The loss of a formula is the mean
+absolute error of its estimate, in points, with one second opinion. Families with more than two
+classes have equal weight. The formula with the lowest loss replaces the current one if
 
 - its loss is at least 0.2 points lower,
 - the error of its estimate is on no family more than 1 point higher, and
-- the mean over families of the ECE with the temperature from agreement is at most 0.2 points
-  higher.
+- the ECE with the temperature from agreement, averaged over families, is at most 0.2 points higher.
 
-Of formulas within 0.1 points of the best that pass, the one with the fewest constants is taken.
+Of the formulas that pass and are within 0.1 points of the best, the one with the fewest constants
+is taken.
 
-The second table is of surrogates, by the same rule, which was written down before it too. A
-surrogate learns the mistakes of the model it is asked about, so it shares more of them on real
-inputs than on mixup samples: r + unseen (1 - r) in the place of r, or kappa less some part of kappa
-(1 - kappa). Of constants within 0.1 points of the best the smallest is taken.
+The second table compares surrogates by the same rule, also written down before. A surrogate learns
+the model's mistakes, so it shares more of them on real inputs than on mixup samples: r + unseen
+(1 - r) instead of r, or kappa minus a part of kappa (1 - kappa). Of the constants within 0.1 points
+of the best, the smallest is taken.
 """
 
 from __future__ import annotations

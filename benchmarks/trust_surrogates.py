@@ -1,10 +1,8 @@
-"""Surrogates for the cases of `benchmarks/trust.py`.
+"""Surrogates for the cases of `benchmarks/trust.py`, on features of a backbone other than the model's.
 
-Features of a backbone that is not the model's, and what they say.
-
-A model above EfficientNet-Lite0 gets a surrogate above EfficientNet-Lite2 and the other way round;
-so do the corrupted emoji. The digits, of 16 x 16 or 8 x 8 pixels, and the tasks of two classes get
-one of their standardised columns. Features are computed once and kept.
+A model on EfficientNet-Lite0 gets a surrogate on EfficientNet-Lite2 and vice versa, also for the
+corrupted emoji. Digits of 16 x 16 or 8 x 8 pixels and tasks with two classes get a surrogate on
+their standardised columns. Features are computed once and kept.
 """
 
 from __future__ import annotations

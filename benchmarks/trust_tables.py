@@ -1,7 +1,4 @@
-"""Tables for `benchmarks/trust.py`.
-
-Calibration error, verdicts and estimates of cases by family.
-"""
+"""Tables for `benchmarks/trust.py`: calibration errors, verdicts and estimates by family."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Shifts of two classes, from files that are no part of the project.
-
-Reviews and other short texts, and a census.
+"""Shifts with two classes: reviews and other short texts, and a census, from files outside the project.
 
 Read by `trust_families.py` and `labels_targets.py`, which train their own models on them.
 """

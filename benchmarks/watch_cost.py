@@ -1,9 +1,9 @@
-"""What a batch costs a monitor after a thousand others, and how large its page is.
+"""CPU time of a batch in a monitor with up to a thousand earlier batches, and the size of its page.
 
     python benchmarks/watch_cost.py        # about 2 minutes on one core
 
-Saved outputs of 10 classes, 200 inputs per batch: no model runs, so all time is the monitor's. CPU time:
-"in Python" is the median over ten calls of `watch`, "the command" that of the next five, each a process.
+A batch has 200 saved outputs of 10 classes. No model runs, so all time is the monitor's. "In Python"
+is the median CPU time of ten calls of `watch`, "the command" that of the next five, each a process.
 """
 
 from __future__ import annotations

@@ -330,7 +330,7 @@ def test_two_surrogates_and_pixels_are_refused():
     with pytest.raises(InputError, match="at most one surrogate"):
         PseudoCal().fit(model, x, second_opinion=[Surrogate(), Surrogate(np.tanh)])
     images = np.random.default_rng(0).normal(size=(8, 3, 4, 4))
-    with pytest.raises(InputError, match="labels every pixel"):
+    with pytest.raises(InputError, match="got a segmentation model"):
         PseudoCal().fit(lambda x: x, images, second_opinion=Surrogate())
     with pytest.raises(InputError, match="memory of at least"):
         Surrogate(memory=1)

@@ -123,7 +123,7 @@ def test_what_a_person_cannot_tell_is_skipped_and_none_of_these_is_wrong() -> No
 
 
 def test_wrong_arguments_are_refused() -> None:
-    with pytest.raises(InputError, match="largest error"):
+    with pytest.raises(InputError, match="maximum error"):
         find_threshold(classes(2), [0.5, 0.6], 5)
     with pytest.raises(InputError, match="from 0 to 1"):
         find_threshold(classes(2), [0.5, 60], 0.05)

@@ -3,14 +3,13 @@
 from pseudocal.extras import MissingExtraError
 
 try:
-    from pseudocal.app.accept import threshold
     from pseudocal.app.inputs.blocks import Shard, shards
     from pseudocal.app.job import Job
     from pseudocal.app.labelling import label
     from pseudocal.app.models.files import model_file
     from pseudocal.app.monitor_labels import LabelledResult, label_monitor, refine_monitor
     from pseudocal.app.outputs import collect_outputs
-    from pseudocal.app.pipeline import calibrate, conclude, refine
+    from pseudocal.app.pipeline import calibrate, conclude, refine, threshold
     from pseudocal.app.render import Result, render
     from pseudocal.app.run import Run
     from pseudocal.app.watching import WatchResult, watch

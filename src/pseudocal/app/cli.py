@@ -18,8 +18,6 @@ from typing import Annotated, Any, Literal, cast
 
 import typer
 
-from pseudocal.app.accept import threshold as find_threshold
-from pseudocal.app.accept import threshold_lines
 from pseudocal.app.cli_bench import bench, train
 from pseudocal.app.cli_watch import label_in_monitor, refine_in_monitor, watch
 from pseudocal.app.errors import INTERRUPTED, USAGE, VERDICT_CODES, explain
@@ -57,9 +55,11 @@ from pseudocal.app.outputs import SAVED, collect_outputs, compare_reports, load_
 from pseudocal.app.outputs import apply as apply_to_file
 from pseudocal.app.outputs import evaluate as evaluate_files
 from pseudocal.app.pipeline import Steps, calibrate_steps, refine_steps, saved_steps
+from pseudocal.app.pipeline import threshold as find_threshold
 from pseudocal.app.progress import print_result, score_lines, show_progress
 from pseudocal.app.records import to_plain
 from pseudocal.app.run import LABEL_TABLE, THRESHOLD, Run
+from pseudocal.app.thresholds import threshold_lines
 from pseudocal.arrays import InputError
 from pseudocal.batches import DEFAULT_BATCH_SIZE
 from pseudocal.calibrators import PseudoCal
@@ -147,9 +147,7 @@ app.add_typer(bench, name="bench")
 OutputTypeOption = Annotated[
     OutputType | None, model_option("what the model returns", "--output-type")
 ]
-SavedType = Annotated[
-    OutputType | None, saved_option("what the file of outputs has", "--output-type")
-]
+SavedType = Annotated[OutputType | None, saved_option("what the file contains", "--output-type")]
 SavedField = Annotated[str | None, saved_option(".npz: the array to use", "--field")]
 SavedBinary = Annotated[bool, saved_option("one number per row, for two classes", "--binary")]
 SavedInputs = Annotated[
@@ -278,7 +276,8 @@ def calibrate(
     trust_model: Annotated[
         bool,
         model_option(
-            "run code: .pt2 and TorchScript files, and what a job file names", "--trust-model"
+            "allow code to run: .pt2 and TorchScript files, and what a job file names",
+            "--trust-model",
         ),
     ] = False,
     size: Annotated[str | None, image_option("size of the input, 224 or HEIGHTxWIDTH")] = None,
@@ -491,7 +490,7 @@ def label(
     binary: SavedBinary = False,
     field: SavedField = None,
 ) -> None:
-    """Choose inputs for a person to label: a page to open in a browser, and a table to fill in."""
+    """Choose inputs to label, and write a page for the browser and a table to fill in."""
     names = names_in(classes)
     if is_monitor(target):
         label_in_monitor(target, n, names, trust_paths)
@@ -576,7 +575,7 @@ def refine(
 
 @app.command(
     epilog=epilog("pseudocal threshold out/ labels.csv --max-error 5%"),
-    short_help="Accept only confident predictions, with a promise.",
+    short_help="Accept confident predictions, with an error limit.",
 )
 def threshold(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="folder that calibrate wrote")],
@@ -586,7 +585,7 @@ def threshold(
     labels: Annotated[
         Path | None,
         typer.Argument(
-            help="labels, best of inputs drawn by label --for-threshold; none: estimate"
+            help="labels of inputs drawn by label --for-threshold; without them, an estimate"
         ),
     ] = None,
     sampling: SamplingOption = "stratified",
@@ -686,7 +685,7 @@ def report(
         Path | None, option("--out", "-o", help="page of a comparison (default: comparison.html)")
     ] = None,
 ) -> None:
-    """Draw report.html of one OUT again; of two or more, write one page that compares them."""
+    """Draw report.html of one OUT again, or one page that compares several."""
     if len(folders) == 1:
         if out is not None:
             raise InputError(f"expected two or more folders with --out, got {folders[0]} alone")
@@ -709,7 +708,7 @@ app.command(
 
 @app.command(
     epilog=epilog("pseudocal demo"),
-    short_help="See it at work on built-in emoji, without a model.",
+    short_help="Try it on built-in emoji; no model is needed.",
 )
 def demo(
     out: Annotated[

@@ -29,6 +29,7 @@ from pseudocal.app.options import (
 )
 from pseudocal.app.progress import Stages, announce_building
 from pseudocal.arrays import InputError, cores
+from pseudocal.calibrators.wording import count
 from pseudocal.extras import require
 from pseudocal.files import check_writable
 
@@ -42,7 +43,7 @@ DEFAULT_OUT = Path("runs/bench")
 Root = Annotated[Path | None, data_option("folder of a benchmark's data")]
 Lists = Annotated[Path | None, data_option("folder of its list files (default: ROOT)")]
 Prefix = Annotated[
-    str | None, data_option("how paths in lists begin, and begin here", metavar="OLD=NEW")
+    str | None, data_option("replace OLD by NEW at the start of paths in lists", metavar="OLD=NEW")
 ]
 WEIGHTS = method_option("of the backbone: a state dict, folder or hub id, or random")
 
@@ -203,7 +204,7 @@ def check_device(name: str) -> None:
 # ------------------------------------------------------------------------------ bench
 
 bench = typer.Typer(
-    help="The paper's comparison: run it, print it, draw it.",
+    help="Run the paper's comparison; print and draw results.",
     epilog=epilog("pseudocal bench run digits --quick"),
     rich_markup_mode="rich",
 )
@@ -214,6 +215,12 @@ PLUGIN = Annotated[
     method_option("Python file or module that registers calibrators, methods or data sets"),
 ]
 QUICK = Annotated[bool, option("--quick", help="three pairs of domains, two methods, one seed")]
+BY = Annotated[
+    Literal["overall", "target", "task"], option(help="columns of the table", show_default=True)
+]
+FORM = Annotated[
+    Literal["md", "latex", "csv"], option("--format", help="table format", show_default=True)
+]
 
 
 FAILED = "6 calibrators failed"
@@ -340,21 +347,16 @@ def table(
             "samples"
         ),
     ] = None,
-    by: Annotated[
-        Literal["overall", "target", "task"], option(help="what the columns are", show_default=True)
-    ] = "overall",
-    form: Annotated[
-        Literal["md", "latex", "csv"], option("--format", help="table format", show_default=True)
-    ] = "md",
+    by: BY = "overall",
+    form: FORM = "md",
     plugin: PLUGIN = None,
 ) -> None:
     """Print the tables of the last run of SUITE."""
-    package = _package()
+    _package()
     _load_plugins(plugin)
     from pseudocal.lab.bench.records import missing_scores, read_records
 
-    store = package.Store(out)
-    found = store.load_suite(_name(suite, quick=quick))
+    store, found = _last_run(suite, out, quick)
     records = read_records(found, store)
     if not records:
         raise InputError(f"expected scores of {found.name} in {out}, got none: run it first")
@@ -406,11 +408,11 @@ def figures(
     ] = "svg",
 ) -> None:
     """Draw the figures of the last run of SUITE."""
-    package = _package()
+    _package()
     from pseudocal.lab.bench.figures import chosen_tasks, draw_figures
 
-    store = package.Store(out)
-    found = chosen_tasks(store.load_suite(_name(suite, quick=quick)), pair, method)
+    store, last = _last_run(suite, out, quick)
+    found = chosen_tasks(last, pair, method)
     names = together.split(",") if together else ()
     paths = draw_figures(found, store, folder or out / "figures", form=form, together=names)
     if not paths:
@@ -428,12 +430,11 @@ def export(
     plugin: PLUGIN = None,
 ) -> None:
     """Write the outputs of all tasks of SUITE as one folder, for `bench compare`."""
-    package = _package()
+    _package()
     _load_plugins(plugin)
     from pseudocal.lab.bench.bank import export_bank
 
-    store = package.Store(out)
-    found = store.load_suite(_name(suite, quick=quick))
+    store, found = _last_run(suite, out, quick)
     export_bank(found, store, bank)
     typer.echo(f"{bank}: outputs of {len(found.tasks)} tasks of {found.name}")
 
@@ -458,18 +459,14 @@ def compare(
         Literal["ece", "nll", "brier", "correspondence"] | None,
         option(help="one metric instead of the first three"),
     ] = None,
-    by: Annotated[
-        Literal["overall", "target", "task"], option(help="what the columns are", show_default=True)
-    ] = "overall",
+    by: BY = "overall",
     seed: Annotated[
         int,
         option(
             min=0, help="seed of baselines that draw samples, without a bank", show_default=True
         ),
     ] = 0,
-    form: Annotated[
-        Literal["md", "latex", "csv"], option("--format", help="table format", show_default=True)
-    ] = "md",
+    form: FORM = "md",
     workers: Annotated[int, performance_option("processes; 0: one per core", min=0)] = 0,
 ) -> None:
     """Compare calibrators on the outputs of many models: no images, no network."""
@@ -529,12 +526,9 @@ def list_suites() -> None:
 
     for name, plan in PLANS.items():
         tasks = plan.tasks()
-        counts = {
-            "pair": len({task.pair for task in tasks}),
-            "method": len({task.method for task in tasks}),
-        }
-        size = ", ".join(f"{n} {word}{'s' if n > 1 else ''}" for word, n in counts.items())
-        typer.echo(f"{name:26}{size:24}{plan.about}")
+        pairs = count(len({task.pair for task in tasks}), "pair")
+        methods = count(len({task.method for task in tasks}), "method")
+        typer.echo(f"{name:26}{f'{pairs}, {methods}':24}{plan.about}")
 
 
 def _load_plugins(names: list[str] | None) -> tuple[str, ...]:
@@ -574,9 +568,11 @@ def _executor(device: str, workers: int, ray: str | None) -> Any:
     return Pool(processes, gpus) if processes > 1 else nullcontext(map)
 
 
-def _name(suite: str, *, quick: bool) -> str:
+def _last_run(suite: str, out: Path, quick: bool) -> tuple[Any, Suite]:
+    """The store of all results, and the suite as it was run last."""
+    store = _package().Store(out)
     name = Path(suite).stem if suite.endswith(".toml") else suite
-    return f"{name}-quick" if quick else name
+    return store, store.load_suite(f"{name}-quick" if quick else name)
 
 
 def _package() -> Any:
@@ -651,7 +647,7 @@ def count_sentence(total: int, tasks: int) -> str:
     ('252 models to train, 168 or more of them for ensembles only', '1 model to train')
     """
     more = f", {total - tasks} or more of them for ensembles only" if total > tasks else ""
-    return f"{total} model{'s' if total > 1 else ''} to train{more}"
+    return f"{count(total, 'model')} to train{more}"
 
 
 def time_sentence(seconds: float, rounds: int, now: datetime) -> str:

@@ -13,7 +13,7 @@ from pseudocal.app.errors import ALARM_CODES
 from pseudocal.app.monitor_folder import HISTORY, PAGE
 from pseudocal.app.monitor_labels import LabelledResult, label_monitor, refine_monitor_steps
 from pseudocal.app.monitor_page import alarm_lines, batch_lines, headline, labels_lines
-from pseudocal.app.options import DATA, MODEL, OUTPUT, PERFORMANCE, option
+from pseudocal.app.options import AsJson, Device, Quiet, data_option, model_option, output_option
 from pseudocal.app.progress import show_progress
 from pseudocal.app.records import to_plain
 from pseudocal.app.watching import WatchResult, watch_steps
@@ -27,54 +27,41 @@ def watch(
     ] = None,
     baseline: Annotated[
         Path | None,
-        option(group=DATA, metavar="OUT", help="folder that calibrate wrote; starts the monitor"),
+        data_option("folder that calibrate wrote; starts the monitor", metavar="OUT"),
     ] = None,
     time: Annotated[
-        str | None,
-        option(group=DATA, metavar="TIME", help="time of the batch: 2026-11-17 (default: now)"),
+        str | None, data_option("time of the batch: 2026-11-17 (default: now)", metavar="TIME")
     ] = None,
     every: Annotated[
-        str | None,
-        option(group=DATA, metavar="1d", help="cut a table into batches: 30m, 6h, 1d, 1w"),
+        str | None, data_option("cut a table into batches: 30m, 6h, 1d, 1w", metavar="1d")
     ] = None,
     column: Annotated[
-        str | None, option(group=DATA, metavar="NAME", help="the column of times for --every")
+        str | None, data_option("the column of times for --every", metavar="NAME")
     ] = None,
     ground_truth: Annotated[
-        Path | None,
-        option(group=DATA, metavar="FILE", help="true classes, drawn beside the estimate"),
+        Path | None, data_option("true classes, drawn beside the estimate", metavar="FILE")
     ] = None,
     trust_model: Annotated[
         bool,
-        option(
-            "--trust-model", group=MODEL, help="run code: .pt2, TorchScript, and module:function"
-        ),
+        model_option("allow code to run: .pt2, TorchScript, and module:function", "--trust-model"),
     ] = False,
     trust_paths: Annotated[
         bool,
-        option(
-            "--trust-paths",
-            group=MODEL,
-            help="read files that MONITOR or OUT name, if somebody else wrote them",
+        model_option(
+            "read files that MONITOR or OUT name, if somebody else wrote them", "--trust-paths"
         ),
     ] = False,
-    quiet: Annotated[bool, option("--quiet", "-q", group=OUTPUT, help="print errors only")] = False,
-    as_json: Annotated[
-        bool, option("--json", group=OUTPUT, help="print the result as JSON")
-    ] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
     exit_code: Annotated[
         bool,
-        option(
-            "--exit-code",
-            group=OUTPUT,
-            help="end with 0: no alarm, 20: alarm or retrain, 21: not enough data",
+        output_option(
+            "end with 0: no alarm, 20: alarm or retrain, 21: not enough data", "--exit-code"
         ),
     ] = False,
-    device: Annotated[
-        str, option(group=PERFORMANCE, help="cpu, cuda, cuda:1 ...", show_default=True)
-    ] = "cpu",
+    device: Device = "cpu",
 ) -> None:
-    """Count a batch of new DATA, and say whether the deployed model has become worse."""
+    """Compare new DATA with the baseline; raise an alarm if the deployed model got worse."""
     steps = watch_steps(
         monitor,
         data,
@@ -146,7 +133,7 @@ def result_lines(result: WatchResult) -> Iterator[str]:
         yield f"Next: label 50 inputs to measure this: pseudocal label {result.folder} -n 50"
     elif result.retrain:
         again = f"pseudocal watch {result.folder} --baseline OUT"
-        yield f"Next: retrain the model, calibrate it, and begin anew: {again}"
+        yield f"Next: retrain the model, calibrate it, and restart the monitor: {again}"
     yield f"page: {result.folder / PAGE}, history: {result.folder / HISTORY}"
 
 

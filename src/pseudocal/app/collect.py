@@ -32,20 +32,24 @@ from pseudocal.app.inputs.preprocessing import (
 )
 from pseudocal.app.inputs.preprocessing_check import COST, check_preprocessing
 from pseudocal.app.inputs.sets import (
+    USUAL_COLUMN,
     ArraySet,
     FrameSet,
     ImageSet,
     ImageViews,
     InputSet,
     RemoteImageSet,
+    TextSet,
     check_found,
     holds_images,
     open_frame,
-    open_inputs,
+    open_images,
+    open_rows,
+    open_texts,
     read_batches,
+    refuse_texts,
 )
 from pseudocal.app.inputs.tables import TABLES
-from pseudocal.app.inputs.texts import USUAL_COLUMN, TextSet, open_texts, refuse_texts
 from pseudocal.app.job import Job, Note, Tick, write_job
 from pseudocal.app.label_files import check_label_file
 from pseudocal.app.models.encoders import COLUMNS
@@ -343,9 +347,7 @@ def open_data(job: Job, model: OpenModel) -> Data:
             words = f"{len(frame):,} rows of a data frame, unchanged"
             return Data(frame, words, not_mixed=ReasonCode.TABLES_NOT_MIXED)
     dtype = model.expects.dtype
-    inputs = open_inputs(job.data, dtype=dtype, columns=columns, field=job.field)
-    if not isinstance(inputs, ArraySet):
-        return Data(inputs, f"{len(inputs):,} rows")
+    inputs = open_rows(job.data, dtype=dtype, columns=columns, field=job.field)
     if not model.expects.preprocessing:  # which would say only what is usual
         model.expects.check(inputs.array.shape[1:], f"the model, got {job.data} with")
     preparation = f"{len(inputs):,} rows, unchanged{inputs.cast()}"
@@ -396,7 +398,7 @@ def _open_images(job: Job, model: OpenModel) -> Data:
     if urls:
         images = RemoteImageSet(urls, preprocessing)
     else:
-        images = open_inputs(job.data, preprocessing=preprocessing)
+        images = open_images(job.data, preprocessing)
     words = f"{len(images):,} images: {preprocessing.words()}"
     return Data(images, words, tuple(assumed))
 
@@ -447,7 +449,13 @@ def collect(plan: Plan, folder: Path) -> Progress:
         probe = head.inputs[:PROBED].copy()
         all_batches = chain([head], batches)
         del head  # it may be large
-        for step in _steps(plan, first, seconds, all_batches):
+        if plan.data.not_mixed is not None:
+            steps = unmixed_steps(first, all_batches)
+        else:
+            steps = job.method.steps(
+                first, all_batches, second_opinion=seconds, total=len(plan.order)
+            )
+        for step in steps:
             if evidence.inputs == 0:
                 plan.check(step.real)
                 is_segmentation = step.real.groups is not None
@@ -502,14 +510,6 @@ def method_models(plan: Plan, predictors: list[Any]) -> list[Any]:
 def logits_of_step(step: Step) -> Sequence[Logits]:
     """The logits of a step, of the model and then of each second model; none of maps of pixels."""
     return [] if step.logits is None else [step.logits, *step.second_logits]
-
-
-def _steps(plan: Plan, first: Any, seconds: list[Any], batches: Iterator[Batch]) -> Iterator[Step]:
-    """The steps of the method, without mixup samples if the inputs cannot be mixed."""
-    if plan.data.not_mixed is not None:
-        return unmixed_steps(first, batches)
-    total = len(plan.order)
-    return plan.job.method.steps(first, batches, second_opinion=seconds, total=total)
 
 
 def _batches(

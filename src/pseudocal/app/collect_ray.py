@@ -189,42 +189,30 @@ class CollectWork:
         number, block = item
         contents = contents_of(block, self.source)
         evidence = self.method.empty_evidence(part=number)
+        found = list[Outputs]()
         if self.mixed:
-            found = list(self._mix(predict, seconds, contents, evidence, number))
+            for step in self.method.steps(
+                predict,
+                contents.inputs,
+                second_opinion=seconds,
+                batch_size=self.batch_size,
+                part=None if contents.numbered else number,
+                total=self.total,
+            ):
+                evidence.add(step)
+                if step.epoch == 0:  # later epochs mix the same inputs again
+                    found.append((step.rows, logits_of_step(step)))
         else:
             models = [predict, *(each for each in seconds if not isinstance(each, Surrogate))]
-            found = list(self._predict(models, contents))
+            for batch in _batches_of(contents, self.batch_size):
+                outputs = [each(batch.inputs) for each in models]
+                found.append((batch.rows, outputs if outputs[0].ndim == 2 else []))
         part = self._columns(predict, contents, found)
         if self.mixed:
             part |= {PACKED + name: array for name, array in evidence.pack().items()}
         part[UNREADABLE] = np.array(json.dumps(contents.unreadable))
         with replacing(self.out / PART.format(number)) as aside:
             np.savez(aside, **part)
-
-    def _mix(
-        self,
-        predict: Checked,
-        seconds: list[Any],
-        contents: Contents,
-        evidence: Evidence,
-        number: int,
-    ) -> Iterator[Outputs]:
-        for step in self.method.steps(
-            predict,
-            contents.inputs,
-            second_opinion=seconds,
-            batch_size=self.batch_size,
-            part=None if contents.numbered else number,
-            total=self.total,
-        ):
-            evidence.add(step)
-            if step.epoch == 0:  # later epochs mix the same inputs again
-                yield step.rows, logits_of_step(step)
-
-    def _predict(self, models: list[Any], contents: Contents) -> Iterator[Outputs]:
-        for batch in _batches_of(contents, self.batch_size):
-            outputs = [each(batch.inputs) for each in models]
-            yield batch.rows, outputs if outputs[0].ndim == 2 else []
 
     def _columns(
         self, predict: Checked, contents: Contents, found: list[Outputs]
@@ -287,7 +275,7 @@ class Parts:
         self._check_folder(record)
         known = load_json(record, "the record of a run") if record.exists() else None
         if not isinstance(known, dict) or known.get("run") != self._blocks.key:
-            for path in self.out.glob(PART.format(0).replace("000000", "*")):
+            for path in self.out.glob("part-*.npz"):
                 path.unlink()
         sweep(self.out)
         content = {"format": "pseudocal-parts", "format_version": 1, "run": self._blocks.key}
@@ -425,8 +413,6 @@ def _join(parts: Parts, blocks: BlockPlan, folder: Path, started: float) -> Run:
     """Write the logits of all blocks into one run."""
     plan = blocks.plan
     counts = {number: len(parts.columns(number)["rows"]) for number in parts.there}
-    if not any(counts.values()):
-        raise InputError("no input could be predicted")
     starts = dict.fromkeys(counts, 0)
     total = len(plan.inputs)
     names = None

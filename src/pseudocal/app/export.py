@@ -17,7 +17,7 @@ from pseudocal.skipped import one_line
 
 def why_not_exported(run: Run, calibration: Calibration, model: OpenModel) -> str | None:
     """Why no calibrated model can be written, for the user; None if it can, or need not be said."""
-    if model.export is None or not _is_fitted(calibration):
+    if model.export is None or not is_fitted(calibration):
         return None
     if run.record.output_type == "probabilities" and model.kind != "onnx":
         return f"no model exported: the {model.kind} returns probabilities, not logits"
@@ -33,7 +33,7 @@ def export(run: Run, calibration: Calibration, model: OpenModel, folder: Path) -
 
     Unless the verdict is "apply", the names begin with "unconfirmed-".
     """
-    if model.export is None or not _is_fitted(calibration):
+    if model.export is None or not is_fitted(calibration):
         return ()
     if why_not_exported(run, calibration, model) is not None:
         return ()
@@ -45,7 +45,8 @@ def export(run: Run, calibration: Calibration, model: OpenModel, folder: Path) -
     return tuple(UNCONFIRMED + name for name in names)
 
 
-def _is_fitted(calibration: Calibration) -> bool:
+def is_fitted(calibration: Calibration) -> bool:
+    """Whether a temperature was fitted, by labels or by an estimate."""
     if calibration.measured is not None:
         return True
     return calibration.method != "none" and calibration.settings.get("estimator") != "none"

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypedDict, get_type_hints
 
 import tomli_w
 
-from pseudocal.app.inputs.tables import check_regular
+from pseudocal.app.inputs.tables import check_regular, read_text
 from pseudocal.app.models.files import OutputType
 from pseudocal.app.models.model import UntrustedError
 from pseudocal.app.records import convert
@@ -189,12 +189,8 @@ def read_job(
 def _read_classes(folder: Path, name: str) -> list[str]:
     if Path(name).name != name:
         raise InputError(f"{brief(name)} is not a file of class names beside the job file")
-    path = own_file(folder, name)
-    check_regular(path, "a file of class names")
-    try:
-        return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not text in UTF-8") from error
+    text = read_text(own_file(folder, name), "a file of class names")
+    return text.removesuffix("\n").split("\n")
 
 
 def job_of(content: dict[str, Any]) -> Job:

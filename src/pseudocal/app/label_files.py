@@ -6,7 +6,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -175,7 +175,7 @@ def read_label_lines(
                 how = f"as {given.text[:80]!r} and not {other.text[:80]!r}"
             problems.append(f"{where}{name[:80]!r} {how}, which line {other.line} has already")
             continue
-        found[name] = (LabelLine(given.line, name, given.text, given.sampling), label)
+        found[name] = (replace(given, name=name), label)
     if len(problems) > PROBLEMS_SHOWN:
         problems[PROBLEMS_SHOWN:] = [f"and {len(problems) - PROBLEMS_SHOWN} more"]
     if problems:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pseudocal.app.collect import check_class_count
-from pseudocal.app.inputs.sets import open_inputs
+from pseudocal.app.inputs.sets import NO_INPUTS, open_rows, read_descriptions
 from pseudocal.app.inputs.tables import (
     ARRAYS,
     AT_START,
@@ -25,7 +25,6 @@ from pseudocal.app.inputs.tables import (
     plain_cell,
     read_array,
 )
-from pseudocal.app.inputs.texts import NO_INPUTS, read_descriptions
 from pseudocal.app.job import Sampling
 from pseudocal.app.label_files import (
     NOT_A_CLASS,
@@ -65,20 +64,15 @@ class ToLabel:
     """An input for a person to label.
 
     An image, a pixel of it, a row of a table, or nothing but its name.
-
-    Attributes:
-        name: the input, as predictions name it.
-        image_file: its file, which is shown large; or its pixels `(height, width, 3)`, if a pixel
-            is to be labelled.
-        pixel: the line and the column of the pixel to label; None for the whole.
-        cells: of a row of a table: column and value.
-
     """
 
-    name: str
+    name: str  # the input, as predictions name it
+    # its file, which is shown large; or its pixels `(height, width, 3)`, if a pixel is to be
+    # labelled
     image_file: Path | RgbImage | None = None
+    # the line and the column of the pixel to label; None for the whole
     pixel: tuple[int, int] | None = None
-    cells: tuple[tuple[str, str], ...] = ()
+    cells: tuple[tuple[str, str], ...] = ()  # of a row of a table: column and value
 
 
 def write_labelling_page(
@@ -322,7 +316,7 @@ def shown_inputs(run: Run, rows: RowNumbers) -> list[ToLabel]:
         paths = [Path(record.image_files[i]) for i in inputs]
         missing = [path for path in paths if not path.is_file()]
         if missing:
-            raise InputError(f"the image {missing[0]} is not there any more")
+            raise InputError(f"the image {missing[0]} no longer exists")
         return [ToLabel(*each) for each in zip(names, paths, spots, strict=True)]
     if run.pixels is not None:
         path = _source(record)
@@ -337,7 +331,7 @@ def _source(record: RunRecord) -> Path:
     """The file of the rows."""
     path = Path(record.source or "")
     if not path.is_file():
-        raise InputError(f"the data {path} is not there any more, so it cannot be shown")
+        raise InputError(f"the data {path} no longer exists, so it cannot be shown")
     return path
 
 
@@ -346,7 +340,7 @@ def _row_numbers(names: Sequence[str], length: int, path: Path) -> list[int]:
     for name in names:
         if not NUMBER.fullmatch(name) or not 0 <= int(name) < length:
             raise InputError(
-                f"{path} has {length} rows and none called {brief(name)}: it is other data"
+                f"{path} has {length} rows, but no row {brief(name)}: it is not the data of this run"
             )
     return [int(name) for name in names]
 
@@ -364,7 +358,7 @@ def _cells_of(record: RunRecord, rows: RowNumbers) -> Iterator[list[tuple[str, s
     path = _source(record)
     names = [str(row) if record.saved else record.names[row] for row in rows]
     if is_array(record):
-        array = open_inputs(str(path), dtype="float64", field=record.column)
+        array = open_rows(str(path), dtype="float64", field=record.column)
         for number in _row_numbers(names, len(array), path):
             values = array.read(number).ravel()[:MOST_CELLS].tolist()
             yield [(str(i), _few_digits(value)) for i, value in enumerate(values)]

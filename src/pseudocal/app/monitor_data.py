@@ -12,20 +12,22 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.collect import Plan, collect, open_models, opinion_files, opinion_names, plan
 from pseudocal.app.inputs.tables import check_regular, read_columns
-from pseudocal.app.job import Job, Note, Tick, job_content, job_of, read_job
+from pseudocal.app.job import Job, Note, Tick, job_of, read_job
 from pseudocal.app.monitor_folder import STATE, State
 from pseudocal.app.outputs import collect_outputs, saved_array
 from pseudocal.app.periods import format_time, parse_every, period_starts, times_in
 from pseudocal.app.run import JOB, Run, is_signature_of, is_signed
 from pseudocal.arrays import InputError
 from pseudocal.files import is_inside, own_file
+from pseudocal.monitor import Signals
+from pseudocal.predictors import models_in
 
 MAX_BAD = 0.1  # fraction of a small batch that may be unreadable
 PIECE = 2**20  # bytes that are hashed at a time
@@ -75,20 +77,12 @@ def _absolute(name: str) -> str:
 
 def model_names(job: Job) -> list[str]:
     """The models of a job, as it names them."""
-    opinions = job.second_opinion or ()
-    if isinstance(opinions, str):
-        opinions = (opinions,)
-    return [job.model, *opinions]
+    return [job.model, *models_in(job.second_opinion)]
 
 
-def stored_copy(job: Job) -> Job:
-    """The job as a file would have it, with absolute paths."""
-    return job_of({**job_content(job), "data": ""})
-
-
-def _stored_job(state: State, data: str = "") -> Job:
-    """The settings of the baseline, for other data."""
-    return job_of({**(state.job or {}), "data": data})
+def stored_job(content: dict[str, Any]) -> Job:
+    """The settings of the baseline as the state has them, for other data."""
+    return job_of({**content, "data": ""})
 
 
 def fingerprints_of(job: Job) -> dict[str, str]:
@@ -101,7 +95,7 @@ def check_consent(folder: Path, state: State, trust_paths: bool) -> None:
     """Refuse to open the models of a monitor that somebody else wrote."""
     if state.job is None or trust_paths:
         return
-    names = model_names(_stored_job(state))
+    names = model_names(stored_job(state.job))
     if not is_signature_of(names, state.signature):
         raise InputError(
             f"{folder} names {names[0]}, and you did not write it on this machine: look at "
@@ -116,43 +110,12 @@ def check_consent(folder: Path, state: State, trust_paths: bool) -> None:
 
 @dataclass(frozen=True)
 class Part:
-    """A batch that is not counted yet.
+    """A batch that is not counted yet."""
 
-    Attributes:
-        identity: its identity.
-        time: its time.
-        rows: the numbers of its inputs in the order in which they came; None for all, in any order.
-
-    """
-
-    identity: str
-    time: str
+    identity: str  # its identity
+    time: str  # its time
+    # the numbers of its inputs in the order in which they came; None for all, in any order
     rows: NDArray[np.intp] | None = None
-
-
-class Source(Protocol):
-    """New data."""
-
-    data: str
-
-    def parts(self, every: str | None, column: str | None, now: datetime) -> tuple[list[Part], int]:
-        """The batches of the data, and how many inputs have to wait for the end of a period.
-
-        Args:
-            every: the length of a period; None for one batch.
-            column: the column of times.
-            now: the time of the call.
-
-        """
-        ...
-
-    def collect(self, part: Part, folder: Path) -> Generator[Note | Tick, None, Run]:
-        """Write the run of a batch into a folder."""
-        ...
-
-    def names(self) -> list[str]:
-        """The names of all inputs."""
-        ...
 
 
 class ModelSource:
@@ -160,17 +123,19 @@ class ModelSource:
 
     def __init__(self, data: str, state: State, folder: Path, *, trust: bool, device: str) -> None:
         self.data = data
-        job = _stored_job(state)
+        job = stored_job(state.job or {})
         # a monitor names its models in a file, so code that it names needs consent
         job_file = folder / STATE
         self._job = replace(job, data=data, trust=trust, job_file=job_file, device=device)
         changed = [
-            name for name, known in state.fingerprints.items() if _fingerprint(name) != known
+            name
+            for name, known in state.fingerprints.items()
+            if not Path(name).is_file() or _hash_of_file(Path(name)) != known
         ]
         if changed:
             raise InputError(
                 f"the model {changed[0]} has changed since the baseline: calibrate it again, and "
-                "begin anew",
+                "restart the monitor",
                 setting="baseline",
                 value="OUT",
             )
@@ -190,7 +155,14 @@ class ModelSource:
         return self._plan
 
     def parts(self, every: str | None, column: str | None, now: datetime) -> tuple[list[Part], int]:
-        """One batch, or the periods of a table that are over, in the order of time."""
+        """The batches of the data, and how many inputs have to wait for the end of a period.
+
+        Args:
+            every: the length of a period; None for one batch.
+            column: the column of times.
+            now: the time of the call.
+
+        """
         if every is None or column is None:
             return [Part(_identity_of_inputs(self.plan()), format_time(now))], 0
         period = parse_every(every)
@@ -250,6 +222,9 @@ class OutputsSource:
         return [str(i) for i in range(len(saved_array(self._path, self._state.saved.get("field"))))]
 
 
+Source = ModelSource | OutputsSource
+
+
 # ------------------------------------------------------------------------------ identities
 
 
@@ -273,10 +248,6 @@ def _identity_of_inputs(opened: Plan) -> str:
     return identity_of("rows", _hash_of_file(Path(opened.job.data)))
 
 
-def _fingerprint(name: str) -> str | None:
-    return _hash_of_file(Path(name)) if Path(name).is_file() else None
-
-
 def _hash_of_file(path: Path) -> str:
     """The SHA-256 of a file; of one that cannot be read, of its name."""
     digest = hashlib.sha256()
@@ -292,3 +263,31 @@ def _hash_of_file(path: Path) -> str:
 def arrays_of(run: Run) -> list[NDArray[Any]]:
     """The logits of all models of a run."""
     return [np.asarray(run.logits), *(np.asarray(each) for each in run.second_logits)]
+
+
+# ------------------------------------------------------------------------------ signals
+
+
+def signals_of(run: Run) -> Signals:
+    """The signals of a run; only its first second model counts."""
+    second = None
+    if run.record.second_models:
+        second = np.asarray(run.second_logits[0])
+    return Signals.of(np.asarray(run.logits), second)
+
+
+def agreement_of(run: Run) -> float | None:
+    """How often the first second model agrees; None without one."""
+    if not run.record.second_models:
+        return None
+    same = run.second_logits[0].argmax(axis=1) == run.logits.argmax(axis=1)
+    return float(same.mean())
+
+
+def check_rows_only(run: Run) -> None:
+    """Refuse a segmentation model: its pixels are not independent."""
+    if run.pixels is not None:
+        raise InputError(
+            f"{run.folder} is of a segmentation model, which cannot be watched yet: use "
+            "pseudocal.monitor with one mean signal per image"
+        )

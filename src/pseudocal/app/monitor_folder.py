@@ -29,7 +29,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,7 +40,9 @@ from pseudocal.app.publishing import remove
 from pseudocal.app.records import convert, decode_json, encode_json, to_plain
 from pseudocal.app.run import RECORD
 from pseudocal.arrays import InputError
+from pseudocal.calibrators.trust import AccuracyEstimate
 from pseudocal.files import ASIDE, OutputError, brief, locked, own_file, replacing, writing
+from pseudocal.metrics import Interval
 from pseudocal.monitor import Monitor
 
 STATE = "state.json"
@@ -73,6 +75,23 @@ class Range:
     low: float | None = None
     high: float | None = None
 
+    @classmethod
+    def of(cls, known: Interval | AccuracyEstimate) -> Range:
+        """An estimate whose ends are known."""
+        return cls(known.value, known.low, known.high)
+
+    def below(self, confidence: float) -> Range:
+        """A confidence minus this accuracy.
+
+        >>> Range(0.5, 0.25, None).below(0.75)
+        Range(value=0.25, low=None, high=0.5)
+        """
+        return Range(
+            confidence - self.value,
+            None if self.high is None else confidence - self.high,
+            None if self.low is None else confidence - self.low,
+        )
+
 
 def _check_fractions(*values: float | Range | None) -> None:
     """Refuse accuracies and the like that are not from 0 to 1."""
@@ -93,32 +112,18 @@ def _check_temperatures(*values: float | Range | None) -> None:
 
 @dataclass(frozen=True)
 class BaselineEvent:
-    """A monitor begins, or begins anew.
+    """A monitor begins, or begins anew."""
 
-    Attributes:
-        id: the identity of the event.
-        time: when, in ISO 8601.
-        model: the name of the model.
-        data: the data of the baseline.
-        inputs: the number of its inputs.
-        temperature: the temperature in use.
-        accuracy: the accuracy there, measured or estimated; None if unknown.
-        measured: whether the accuracy was measured.
-        confidence: the mean calibrated confidence there.
-        agreement: how often a second model agrees there; None without one.
-
-    """
-
-    id: str
-    time: str
-    model: str
-    data: str
-    inputs: int
-    temperature: float
-    accuracy: Range | None
-    measured: bool
-    confidence: float
-    agreement: float | None
+    id: str  # the identity of the event
+    time: str  # when, in ISO 8601
+    model: str  # the name of the model
+    data: str  # the data of the baseline
+    inputs: int  # the number of its inputs
+    temperature: float  # the temperature in use
+    accuracy: Range | None  # the accuracy there, measured or estimated; None if unknown
+    measured: bool  # whether the accuracy was measured
+    confidence: float  # the mean calibrated confidence there
+    agreement: float | None  # how often a second model agrees there; None without one
     kind: Literal["baseline"] = "baseline"
 
     def __post_init__(self) -> None:
@@ -128,46 +133,26 @@ class BaselineEvent:
 
 @dataclass(frozen=True)
 class BatchEvent:
-    """A batch was counted.
+    """A batch was counted."""
 
-    Attributes:
-        id: the identity of the batch.
-        time: the time of the batch, in ISO 8601.
-        data: the data as the user named it.
-        inputs: the number of inputs that were predicted.
-        skipped: the number of inputs that could not be read.
-        accuracy: the estimated accuracy; None if nothing could be estimated.
-        confidence: the mean confidence with the temperature in use.
-        agreement: how often a second model agrees; None without one.
-        in_use: the temperature in use.
-        temperature: the temperature that the batch asks for; None if nothing could be fitted.
-        verdict: the verdict on that temperature; None if there is none.
-        gap: mean confidence minus estimated accuracy, with the temperature in use.
-        predicted: the number of predictions of the most frequent classes.
-        watched: the number of inputs since the baseline, with this batch.
-        e_value: the evidence that something got worse.
-        alarm: whether the alarm is raised.
-        raised: whether this batch raised it.
-
-    """
-
-    id: str
-    time: str
-    data: str
-    inputs: int
-    skipped: int
-    accuracy: Range | None
-    confidence: float
-    agreement: float | None
-    in_use: float
+    id: str  # the identity of the batch
+    time: str  # the time of the batch, in ISO 8601
+    data: str  # the data as the user named it
+    inputs: int  # the number of inputs that were predicted
+    skipped: int  # the number of inputs that could not be read
+    accuracy: Range | None  # the estimated accuracy; None if nothing could be estimated
+    confidence: float  # the mean confidence with the temperature in use
+    agreement: float | None  # how often a second model agrees; None without one
+    in_use: float  # the temperature in use
+    # the temperature that the batch asks for; None if nothing could be fitted
     temperature: Range | None
-    verdict: str | None
-    gap: Range | None
-    predicted: dict[str, int]
-    watched: int
-    e_value: float
-    alarm: bool
-    raised: bool
+    verdict: str | None  # the verdict on that temperature; None if there is none
+    gap: Range | None  # mean confidence minus estimated accuracy, with the temperature in use
+    predicted: dict[str, int]  # the number of predictions of the most frequent classes
+    watched: int  # the number of inputs since the baseline, with this batch
+    e_value: float  # the evidence that something got worse
+    alarm: bool  # whether the alarm is raised
+    raised: bool  # whether this batch raised it
     kind: Literal["batch"] = "batch"
 
     def __post_init__(self) -> None:
@@ -177,24 +162,14 @@ class BatchEvent:
 
 @dataclass(frozen=True)
 class TruthEvent:
-    """The true classes of a batch became known; they change no estimate.
+    """The true classes of a batch became known; they change no estimate."""
 
-    Attributes:
-        id: the identity of the event.
-        time: when, in ISO 8601.
-        batch: the identity of the batch.
-        inputs: the number of inputs.
-        accuracy: the accuracy.
-        gap: mean confidence minus accuracy, with the temperature that was in use.
-
-    """
-
-    id: str
-    time: str
-    batch: str
-    inputs: int
-    accuracy: float
-    gap: float
+    id: str  # the identity of the event
+    time: str  # when, in ISO 8601
+    batch: str  # the identity of the batch
+    inputs: int  # the number of inputs
+    accuracy: float  # the accuracy
+    gap: float  # mean confidence minus accuracy, with the temperature that was in use
     kind: Literal["ground truth"] = "ground truth"
 
     def __post_init__(self) -> None:
@@ -203,38 +178,21 @@ class TruthEvent:
 
 @dataclass(frozen=True)
 class LabelsEvent:
-    """A person labelled inputs, and the model was recalibrated.
+    """A person labelled inputs, and the model was recalibrated."""
 
-    Attributes:
-        id: the identity of the event.
-        time: when, in ISO 8601.
-        first: the time of the first batch of the labelled inputs.
-        last: the time of the last one.
-        inputs: the number of inputs that were drawn from.
-        labels: the number of labels.
-        accuracy: the measured accuracy, with an interval that is valid after every label.
-        gap: mean confidence minus measured accuracy with the temperature in use, likewise.
-        before: the temperature in use until now.
-        temperature: the temperature in use from now on.
-        verdict: the verdict of the labels.
-        retrain: whether the accuracy has fallen below that of the baseline.
-        rearmed: whether the labelled inputs are the new baseline.
-
-    """
-
-    id: str
-    time: str
-    first: str
-    last: str
-    inputs: int
-    labels: int
-    accuracy: Range
-    gap: Range
-    before: float
-    temperature: float
-    verdict: str | None
-    retrain: bool
-    rearmed: bool
+    id: str  # the identity of the event
+    time: str  # when, in ISO 8601
+    first: str  # the time of the first batch of the labelled inputs
+    last: str  # the time of the last one
+    inputs: int  # the number of inputs that were drawn from
+    labels: int  # the number of labels
+    accuracy: Range  # the measured accuracy, with an interval that is valid after every label
+    gap: Range  # mean confidence minus measured accuracy with the temperature in use, likewise
+    before: float  # the temperature in use until now
+    temperature: float  # the temperature in use from now on
+    verdict: str | None  # the verdict of the labels
+    retrain: bool  # whether the accuracy has fallen below that of the baseline
+    rearmed: bool  # whether the labelled inputs are the new baseline
     kind: Literal["labels"] = "labels"
 
     def __post_init__(self) -> None:
@@ -244,10 +202,7 @@ class LabelsEvent:
 
 Event = BaselineEvent | BatchEvent | TruthEvent | LabelsEvent
 KINDS: dict[str, Any] = {
-    "baseline": BaselineEvent,
-    "batch": BatchEvent,
-    "ground truth": TruthEvent,
-    "labels": LabelsEvent,
+    kind.kind: kind for kind in (BaselineEvent, BatchEvent, TruthEvent, LabelsEvent)
 }
 
 
@@ -299,22 +254,13 @@ def thinned(events: Sequence[Event]) -> list[Event]:
 
 @dataclass(frozen=True)
 class KeptBatch:
-    """A batch whose run is kept.
+    """A batch whose run is kept."""
 
-    Attributes:
-        id: its identity.
-        time: its time.
-        before: the number of inputs between the baseline and the batch.
-        inputs: the number of its inputs.
-        period: the number of earlier baselines.
-
-    """
-
-    id: str
-    time: str
-    before: int
-    inputs: int
-    period: int
+    id: str  # its identity
+    time: str  # its time
+    before: int  # the number of inputs between the baseline and the batch
+    inputs: int  # the number of its inputs
+    period: int  # the number of earlier baselines
 
 
 @dataclass(frozen=True)
@@ -329,85 +275,52 @@ class ChangedClass:
 
 @dataclass(frozen=True)
 class TypicalInput:
-    """An input that is typical of a change.
+    """An input that is typical of a change."""
 
-    Attributes:
-        name: the input.
-        predicted: its predicted class.
-        image: the image, as a data URL; None if it is no image.
-        text: what a table or a text file says of it.
-
-    """
-
-    name: str
-    predicted: str
-    image: str | None = None
-    text: str = ""
+    name: str  # the input
+    predicted: str  # its predicted class
+    image: str | None = None  # the image, as a data URL; None if it is no image
+    text: str = ""  # what a table or a text file says of it
 
 
 @dataclass(frozen=True)
 class Change:
-    """What changed, since an alarm was raised.
+    """What changed, since an alarm was raised."""
 
-    Attributes:
-        signal: the signal that raised it.
-        since: the time of the batch in which the change began; None if it is not known any more.
-        raised: the time of the batch that raised the alarm.
-        classes: the predicted classes that changed most.
-        typical: inputs that are typical of the change.
-
-    """
-
-    signal: str
+    signal: str  # the signal that raised it
+    # the time of the batch in which the change began; None if it is not known any more
     since: str | None
-    raised: str
-    classes: tuple[ChangedClass, ...] = ()
-    typical: tuple[TypicalInput, ...] = ()
+    raised: str  # the time of the batch that raised the alarm
+    classes: tuple[ChangedClass, ...] = ()  # the predicted classes that changed most
+    typical: tuple[TypicalInput, ...] = ()  # inputs that are typical of the change
 
 
 @dataclass(frozen=True)
 class State:
-    """What the next call needs.
+    """What the next call needs."""
 
-    Attributes:
-        last: the last event, as in the history.
-        history_bytes: the length of the history without it.
-        baseline: what the baseline was.
-        job: the settings of the baseline's run, as in `job.toml`; None for saved outputs.
-        saved: for saved outputs, how to read them.
-        signature: of the names of the models, by the user who wrote them.
-        fingerprints: the SHA-256 of each model file.
-        classes: the names of the classes, as far as they have names.
-        temperature: the temperature in use.
-        monitor: the alarm, as `Monitor.as_json` returns it.
-        kept: the batches whose runs are kept, in the order in which they came.
-        batches: the number of batches since the baseline.
-        change: what changed; None without an alarm.
-        period: the number of earlier baselines.
-        labelling: the identity of the first batch that `label` asked about; None if it did not.
-        labelling_times: the times of the batches that it asked about.
-        labelled: the last measurement of a person's labels since the baseline.
-
-    """
-
-    last: dict[str, Any]
-    history_bytes: int
-    baseline: BaselineEvent
+    last: dict[str, Any]  # the last event, as in the history
+    history_bytes: int  # the length of the history without it
+    baseline: BaselineEvent  # what the baseline was
+    # the settings of the baseline's run, as in `job.toml`; None for saved outputs
     job: dict[str, Any] | None
-    saved: dict[str, Any]
-    signature: str | None
-    fingerprints: dict[str, str]
-    classes: tuple[str, ...]
-    temperature: float
-    monitor: dict[str, Any]
+    saved: dict[str, Any]  # for saved outputs, how to read them
+    signature: str | None  # of the names of the models, by the user who wrote them
+    fingerprints: dict[str, str]  # the SHA-256 of each model file
+    classes: tuple[str, ...]  # the names of the classes, as far as they have names
+    temperature: float  # the temperature in use
+    monitor: dict[str, Any]  # the alarm, as `Monitor.as_json` returns it
+    # the batches whose runs are kept, in the order in which they came
     kept: tuple[KeptBatch, ...] = ()
-    batches: int = 0
-    change: Change | None = None
-    period: int = 0
+    batches: int = 0  # the number of batches since the baseline
+    change: Change | None = None  # what changed; None without an alarm
+    period: int = 0  # the number of earlier baselines
+    # the identity of the first batch that `label` asked about; None if it did not
     labelling: str | None = None
-    labelling_times: tuple[str, ...] = ()
+    labelling_times: tuple[str, ...] = ()  # the times of the batches that it asked about
+    # the last measurement of a person's labels since the baseline
     labelled: LabelsEvent | None = None
-    format: Literal["pseudocal-monitor"] = field(default="pseudocal-monitor")
+    format: Literal["pseudocal-monitor"] = "pseudocal-monitor"
     format_version: Literal[1] = 1
 
     def __post_init__(self) -> None:
@@ -439,7 +352,7 @@ Views = Callable[["State", list["Event"]], Mapping[str, str]]
 
 
 def is_monitor(folder: Path) -> bool:
-    """Whether a folder is a monitor."""
+    """Whether a folder is a monitor, so that it has a baseline."""
     return os.path.lexists(folder / STATE)
 
 
@@ -454,22 +367,9 @@ class MonitorFolder:
 
     def __init__(self, path: Path, views: Views) -> None:
         self.path = path
+        self.collecting = path / COLLECTING  # where the run of a batch is collected
+        self.labelling = path / LABELLING  # the run that `label` asks about
         self._views = views
-
-    @property
-    def exists(self) -> bool:
-        """Whether the monitor has a baseline."""
-        return is_monitor(self.path)
-
-    @property
-    def collecting(self) -> Path:
-        """Where the run of a batch is collected."""
-        return self.path / COLLECTING
-
-    @property
-    def labelling(self) -> Path:
-        """The run that `label` asks about."""
-        return self.path / LABELLING
 
     def run_of(self, identity: str) -> Path:
         """Where the run of a batch is, if it is kept."""
@@ -590,7 +490,7 @@ def holding(path: Path, views: Views, *, make: bool = False) -> Iterator[Monitor
             for left in path.glob(f".*{ASIDE}*"):  # by a killed call
                 left.unlink()
             monitor = MonitorFolder(path, views)
-            if monitor.exists:
+            if is_monitor(path):
                 monitor.finish()
             yield monitor
 

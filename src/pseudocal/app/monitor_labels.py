@@ -6,26 +6,31 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from pseudocal.app.inputs.tables import csv_cell
 from pseudocal.app.job import Note, Tick
 from pseudocal.app.label_files import chosen_rows, read_labels
-from pseudocal.app.labelling import label
-from pseudocal.app.monitor_data import identity_of
+from pseudocal.app.labelling import JOINED, ToLabel, label, shown_inputs
+from pseudocal.app.monitor_data import arrays_of, identity_of, signals_of
 from pseudocal.app.monitor_folder import LabelsEvent, Range, State, batches_since, holding
 from pseudocal.app.monitor_page import views
-from pseudocal.app.monitor_runs import join_runs, signals_of
 from pseudocal.app.periods import format_time
 from pseudocal.app.pipeline import refine_steps, run_steps
 from pseudocal.app.publishing import remove
 from pseudocal.app.render import Result
-from pseudocal.app.run import Run
+from pseudocal.app.run import LogitWriter, Run, save_run
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.confidence import confidences
+from pseudocal.calibrators.evidence import Evidence
 from pseudocal.calibrators.labels import CANNOT_TELL, LabelSample
 from pseudocal.monitor import FEWEST, Monitor, Reference, anytime_interval
+
+MOST_ROWS = 10_000  # inputs that a person's labels are drawn from
 
 
 @dataclass(frozen=True)
@@ -156,7 +161,8 @@ def _labels_event(
     known = given.labels != CANNOT_TELL
     predicted = run.logits.argmax(axis=1)[given.rows]
     right = int((predicted == given.labels)[known].sum())
-    accuracy = anytime_interval(right, int(known.sum()))
+    interval = anytime_interval(right, int(known.sum()))
+    accuracy = Range.of(interval)
     confidence = float(confidences(run.logits, state.temperature).mean())
     target = state.baseline.accuracy
     return LabelsEvent(
@@ -166,14 +172,12 @@ def _labels_event(
         last=state.labelling_times[-1],
         inputs=len(run.logits),
         labels=int(known.sum()),
-        accuracy=Range(accuracy.value, accuracy.low, accuracy.high),
-        gap=Range(
-            confidence - accuracy.value, confidence - accuracy.high, confidence - accuracy.low
-        ),
+        accuracy=accuracy,
+        gap=accuracy.below(confidence),
         before=state.temperature,
         temperature=calibration.temperature,
         verdict=calibration.verdict,
-        retrain=target is not None and accuracy.high < target.value,
+        retrain=target is not None and interval.high < target.value,
         rearmed=state.change is not None and len(run.logits) >= FEWEST,
     )
 
@@ -190,3 +194,117 @@ def _after_labels(state: State, event: LabelsEvent, run: Run) -> State:
         batches=0,
         period=state.period + 1,
     )
+
+
+# ------------------------------------------------------------------------------ several runs as one
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some inputs of the run of a batch."""
+
+    run: Run  # the run
+    time: str  # the time of the batch
+    rows: NDArray[np.intp]  # the numbers of the inputs, in ascending order
+
+
+def join_runs(runs: Sequence[tuple[Run, str]], folder: Path, place: Path) -> None:
+    """Write inputs of several runs of one model as one run, at most `MOST_ROWS` drawn at random.
+
+    Args:
+        runs: each run and the time of its batch.
+        folder: an empty folder.
+        place: where the folder will be moved to.
+
+    """
+    parts = _drawn(runs)
+    total = sum(len(part.rows) for part in parts)
+    writer = LogitWriter(folder, total)
+    start = 0
+    for part in parts:
+        rows = np.arange(start, start + len(part.rows))
+        writer.write(rows, *(each[part.rows] for each in arrays_of(part.run)))
+        start += len(part.rows)
+    writer.finish()
+    first = parts[0]
+    record = first.run.record
+    times = sorted(part.time for part in parts)
+    data = replace(record.data, name=f"{times[0]} to {times[-1]}", inputs=total, used=total)
+    joined = replace(
+        record,
+        data=replace(data, unreadable=(), skipped=()),
+        ground_truth=None,
+        probe=tuple(np.searchsorted(first.rows, record.probe).tolist()),
+        **_names_and_files(parts, folder, place),
+    )
+    probe = first.run.probe() if record.probe else np.empty(0)
+    save_run(folder, joined, _joined_evidence(runs), probe)
+
+
+def _drawn(runs: Sequence[tuple[Run, str]]) -> list[Rows]:
+    """Draw inputs from all runs alike; those that check an exported model are always among them."""
+    sizes = [len(run.logits) for run, _ in runs]
+    chosen = np.arange(sum(sizes))
+    if len(chosen) > MOST_ROWS:
+        chosen = np.random.default_rng(0).permutation(len(chosen))[:MOST_ROWS]
+    probe = np.array(runs[0][0].record.probe, dtype=np.intp)
+    chosen = np.union1d(chosen, probe)
+    parts = []
+    start = 0
+    for (run, time), size in zip(runs, sizes, strict=True):
+        rows = chosen[(chosen >= start) & (chosen < start + size)] - start
+        if len(rows):
+            parts.append(Rows(run, time, rows))
+        start += size
+    return parts
+
+
+def _names_and_files(parts: Sequence[Rows], folder: Path, place: Path) -> dict[str, Any]:
+    """The names of the inputs, and where a person can see them."""
+    inputs = [(part, row) for part in parts for row in part.rows.tolist()]
+    if all(part.run.record.image_files is not None for part in parts):
+        files = [str(part.run.image_file(row)) for part, row in inputs]
+        names = [f"{part.time} {part.run.record.names[row]}" for part, row in inputs]
+        if len(set(names)) < len(names):
+            names = [f"{i} {name}" for i, name in enumerate(names)]
+        return {"names": tuple(names), "image_files": tuple(files)}
+    _write_inputs(folder / JOINED, parts)
+    return {
+        "names": tuple(map(str, range(len(inputs)))),
+        "image_files": None,
+        "source": str((place / JOINED).absolute()),
+        "column": None,
+    }
+
+
+def _write_inputs(path: Path, parts: Sequence[Rows]) -> None:
+    """Write what is known of rows of tables, texts and arrays, with the time of their batch."""
+    shown = [(part, one) for part in parts for one in _shown(part)]
+    columns = list(dict.fromkeys(name for _, one in shown for name, _ in one.cells))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        header = ["batch", "input", *columns]
+        file.write(",".join(map(csv_cell, header)) + "\n")
+        for part, one in shown:
+            cells = dict(one.cells)
+            values = [part.time, one.name, *(cells.get(name, "") for name in columns)]
+            file.write(",".join(map(csv_cell, values)) + "\n")
+
+
+def _shown(part: Rows) -> list[ToLabel]:
+    try:
+        return shown_inputs(part.run, part.rows)
+    except InputError:  # the data is not there any more: the names remain
+        return [ToLabel(part.run.record.names[row]) for row in part.rows.tolist()]
+
+
+def _joined_evidence(runs: Sequence[tuple[Run, str]]) -> Evidence | None:
+    found: Evidence | None = None
+    for run, _ in runs:
+        evidence = run.evidence()
+        if evidence is None:
+            continue
+        if found is None:
+            found = evidence
+        else:
+            found.merge(evidence.pack())
+    return found

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from pseudocal.app.monitor_folder import (
     EARLY,
@@ -49,13 +48,9 @@ SIGNALS = {
 # ------------------------------------------------------------------------------ sentences
 
 
-def percent(value: float) -> str:
-    """A fraction in percent.
-
-    >>> percent(0.876)
-    '88%'
-    """
-    return f"{100 * value:.0f}%"
+def value_of(known: Range | None) -> float | None:
+    """The value of an estimate without its interval; None if there is no estimate."""
+    return None if known is None else known.value
 
 
 def in_percent(value: Range) -> str:
@@ -65,8 +60,8 @@ def in_percent(value: Range) -> str:
     '50% (41% to 60%)'
     """
     if value.low is None or value.high is None:
-        return percent(value.value)
-    return f"{percent(value.value)} ({percent(value.low)} to {percent(value.high)})"
+        return f"{value.value:.0%}"
+    return f"{value.value:.0%} ({value.low:.0%} to {value.high:.0%})"
 
 
 def in_points(value: Range) -> str:
@@ -101,11 +96,11 @@ def batch_lines(batch: BatchEvent, state: State) -> Iterator[str]:
     if batch.accuracy is None:
         yield f"{about}: the accuracy could not be estimated without labels."
     else:
-        before = "" if baseline is None else f"; baseline {percent(baseline.value)}"
+        before = "" if baseline is None else f"; baseline {baseline.value:.0%}"
         yield f"{about}: estimated accuracy {in_percent(batch.accuracy)}{before}."
-    confidence = f"Mean calibrated confidence {percent(batch.confidence)}"
+    confidence = f"Mean calibrated confidence {batch.confidence:.0%}"
     if batch.agreement is not None:
-        confidence += f"; the second model agrees on {percent(batch.agreement)}"
+        confidence += f"; the second model agrees on {batch.agreement:.0%}"
     yield confidence + "."
     if batch.gap is not None:
         yield f"Confidence minus estimated accuracy: {in_points(batch.gap)}."
@@ -132,7 +127,7 @@ def alarm_lines(state: State) -> Iterator[str]:
     """The state of the alarm, in sentences that follow the headline."""
     report = Monitor.from_json(state.monitor).report
     if state.change is not None:
-        yield from change_lines(state.change, state)
+        yield from change_lines(state.change)
     elif report.inputs < FEWEST:
         start = "baseline"
         if state.labelled is not None and state.labelled.rearmed:
@@ -145,7 +140,7 @@ def alarm_lines(state: State) -> Iterator[str]:
         yield "Only the uncertainty is watched. Errors made with full confidence are missed."
 
 
-def change_lines(change: Change, state: State) -> Iterator[str]:
+def change_lines(change: Change) -> Iterator[str]:
     """What changed, in sentences."""
     since = (
         "before the kept batches" if change.since is None else f"with the batch of {change.since}"
@@ -153,9 +148,7 @@ def change_lines(change: Change, state: State) -> Iterator[str]:
     yield f"{SIGNALS[change.signal]} The change began {since}."
     worse = [one for one in change.classes if max(one.increase.values()) > 0][:3]
     if worse:
-        listed = [
-            f"{one.name} ({percent(one.before)} before, {percent(one.now)} now)" for one in worse
-        ]
+        listed = [f"{one.name} ({one.before:.0%} before, {one.now:.0%} now)" for one in worse]
         yield f"The change is largest for the predicted classes {', '.join(listed)}."
 
 
@@ -214,38 +207,27 @@ class Mark:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart over time.
+    """A chart over time."""
 
-    Attributes:
-        name: its name in the page.
-        title: its heading.
-        description: what it shows, for screen readers.
-        legend: the class and the text of each line.
-        paths: the class and the path of each line, band and dot.
-        y_ticks: the texts at the left.
-        tips: left edge, width and text of each batch.
-
-    """
-
-    name: str
-    title: str
-    description: str
-    legend: tuple[tuple[str, str], ...]
-    paths: tuple[tuple[str, str], ...]
-    y_ticks: tuple[Tick, ...]
-    tips: tuple[tuple[float, float, str], ...] = ()
+    name: str  # its name in the page
+    title: str  # its heading
+    description: str  # what it shows, for screen readers
+    legend: Sequence[tuple[str, str]]  # the class and the text of each line
+    paths: Sequence[tuple[str, str]]  # the class and the path of each line, band and dot
+    y_ticks: Sequence[Tick]  # the texts at the left
+    tips: Sequence[tuple[float, float, str]] = ()  # left edge, width and text of each batch
 
 
 Position = Callable[[float], float]
 
 
 class Axis:
-    """The horizontal axis: the time of each batch, and where it stands."""
+    """The horizontal axis: where the times of batches stand, which come in the order of time."""
 
     def __init__(self, batches: Sequence[BatchEvent]) -> None:
         self.times = [parse_time(batch.time).timestamp() for batch in batches]
-        self.first = min(self.times, default=0.0)
-        self.last = max(self.times, default=1.0)
+        self.first = self.times[0]
+        self.last = self.times[-1]
         self.xs = [self.at(time) for time in self.times]
 
     def at(self, time: float) -> float:
@@ -261,47 +243,92 @@ class Axis:
         return self.at(min(max(time, self.first), self.last))
 
     @property
-    def ticks(self) -> tuple[Tick, ...]:
+    def ticks(self) -> list[Tick]:
         """A few times below the chart."""
-        if not self.times:
-            return ()
-        if self.first == self.last:
-            return (Tick(50, _short(self.first, self.first)),)
-        step = (self.last - self.first) / (TICKS - 1)
-        wanted = [self.first + i * step for i in range(TICKS)]
-        found = [self.first]
-        for goal in wanted[1:-1]:
-            time = min(self.times, key=lambda time: abs(time - goal))
-            if (
-                min(self.at(time) - self.at(found[-1]), self.at(self.last) - self.at(time))
-                >= TICK_WIDTH
-            ):
-                found.append(time)
-        found.append(self.last)
         span = self.last - self.first
-        return tuple(Tick(self.at(time) / WIDTH * 100, _short(time, span)) for time in found)
+        found = [self.first]
+        for i in range(1, TICKS - 1):
+            goal = self.first + i * span / (TICKS - 1)
+            time = min(self.times, key=lambda time: abs(time - goal))
+            x = self.at(time)
+            if min(x - self.at(found[-1]), self.at(self.last) - x) >= TICK_WIDTH:
+                found.append(time)
+        if span:
+            found.append(self.last)
+        form = "%m-%d %H:%M" if 0 < span < 2 * 86400 else "%Y-%m-%d"
+        return [
+            Tick(self.at(time) / WIDTH * 100, datetime.fromtimestamp(time, UTC).strftime(form))
+            for time in found
+        ]
 
     @property
-    def tips(self) -> list[tuple[float, float]]:
+    def areas(self) -> list[tuple[float, float]]:
         """The left edge and the width of the area of each batch."""
-        places = sorted({self.at(time) for time in self.times})
-        edges = [
-            0.0,
-            *((a + b) / 2 for a, b in itertools.pairwise(places)),
-            float(WIDTH),
-        ]
-        areas = dict(zip(places, itertools.pairwise(edges), strict=False))
-        found = [areas[self.at(time)] for time in self.times]
+        places = sorted(set(self.xs))
+        edges = [0.0, *((a + b) / 2 for a, b in itertools.pairwise(places)), float(WIDTH)]
+        areas = dict(zip(places, itertools.pairwise(edges), strict=True))
+        found = [areas[x] for x in self.xs]
         return [(round(left, 1), round(right - left, 1)) for left, right in found]
 
 
-def _short(time: float, span: float) -> str:
-    moment = datetime.fromtimestamp(time, UTC)
-    return moment.strftime("%Y-%m-%d" if span >= 2 * 86400 or span == time else "%m-%d %H:%M")
+class Drawing:
+    """The lines, bands and dots of a chart: a class and a path each.
+
+    Args:
+        axis: where each batch stands.
+        y: the height of a value.
+
+    """
+
+    def __init__(self, axis: Axis, y: Position) -> None:
+        self.paths: list[tuple[str, str]] = []
+        self._xs = axis.xs
+        self._y = y
+
+    def level(self, value: float) -> None:
+        """Draw a horizontal line."""
+        self.paths.append(("level", f"M0 {self._y(value):g}H{WIDTH}"))
+
+    def line(self, kind: str, values: Sequence[float | None], *, dots: bool = False) -> None:
+        """Draw a line through the values of the batches; a missing one interrupts it."""
+        pairs = zip(self._xs, values, strict=True)
+        points = [None if value is None else (x, self._y(value)) for x, value in pairs]
+        self.paths.append((kind, _line(points)))
+        if dots:
+            self.paths.append((f"{kind} dots", "".join(_line([point]) for point in points)))
+
+    def few_dots(self, kind: str, values: Sequence[float | None]) -> None:
+        """Draw a line, with dots if there are few batches."""
+        self.line(kind, values, dots=len(values) <= FEW_BATCHES)
+
+    def band(self, values: Sequence[Range | None]) -> None:
+        """Draw the area between both ends of the values; a missing one interrupts it."""
+        path = ""
+        run: list[tuple[float, float, float]] = []
+        for x, value in zip([*self._xs, 0.0], [*values, None], strict=True):
+            if value is not None and value.low is not None and value.high is not None:
+                run.append((x, self._y(value.low), self._y(value.high)))
+                continue
+            if len(run) == 1:
+                middle, low, high = run[0]
+                run = [(middle - 4, low, high), (middle + 4, low, high)]
+            if run:
+                upper = [(x, high) for x, _, high in run]
+                lower = [(x, low) for x, low, _ in reversed(run)]
+                path += _line([*upper, *lower]) + "Z"
+            run = []
+        self.paths.append(("band", path))
+
+    def measurement(self, x: float, value: Range) -> None:
+        """Draw a dot with its interval at some place."""
+        low = self._y(value.low or 0.0)
+        high = self._y(1.0 if value.high is None else value.high)
+        self.paths.append(("measured", f"M{x:g} {low:g}V{high:g}"))
+        self.paths.append(("measured dots", _line([(x, self._y(value.value))])))
 
 
 def _line(points: Sequence[tuple[float, float] | None]) -> str:
-    """A path through points; a point that is None interrupts it.
+    """A path through points; a point that is None interrupts it, and round caps make one a dot.
 
     >>> _line([(0, 1), (2, 3), None, (4, 5)])
     'M0 1L2 3M4 5h0'
@@ -318,31 +345,7 @@ def _line(points: Sequence[tuple[float, float] | None]) -> str:
     return path
 
 
-def _dots(points: Sequence[tuple[float, float] | None]) -> str:
-    """Lines of no length, which round caps turn into dots."""
-    return "".join(f"M{x:g} {y:g}h0" for x, y in (one for one in points if one is not None))
-
-
-def _bands(points: Sequence[tuple[float, float, float] | None]) -> str:
-    """Areas between a lower and an upper line; a point that is None interrupts them."""
-    path = ""
-    run: list[tuple[float, float, float]] = []
-    for point in [*points, None]:
-        if point is not None:
-            run.append(point)
-            continue
-        if len(run) == 1:
-            x, low, high = run[0]
-            run = [(x - 4, low, high), (x + 4, low, high)]
-        if run:
-            upper = [(x, high) for x, _, high in run]
-            lower = [(x, low) for x, low, _ in reversed(run)]
-            path += _line([*upper, *lower]) + "Z"
-        run = []
-    return path
-
-
-def _fractions(low: float, high: float) -> tuple[Position, tuple[Tick, ...]]:
+def _fractions(low: float, high: float) -> tuple[Position, list[Tick]]:
     """A linear axis of fractions, in steps of 5 or 10 points."""
     step = 0.05 if high - low <= 0.3 else 0.1
     bottom = max(0.0, math.floor(low / step) * step)
@@ -357,126 +360,80 @@ def _fractions(low: float, high: float) -> tuple[Position, tuple[Tick, ...]]:
     count = round((top - bottom) / step)
     every = math.ceil(count / 6)
     values = [bottom + i * step for i in range(0, count + 1, every)]
-    return position, tuple(Tick(position(value), percent(value)) for value in values)
+    return position, [Tick(position(value), f"{value:.0%}") for value in values]
 
 
-def _logarithms(
-    low: float, high: float, values: Sequence[float]
-) -> tuple[Position, tuple[Tick, ...]]:
+def _logarithms(low: float, high: float, values: Sequence[float]) -> tuple[Position, list[Tick]]:
     """A logarithmic axis with ticks at given values."""
 
     def position(value: float) -> float:
         inside = min(max(value, low), high)
         return round(HEIGHT * math.log(high / inside) / math.log(high / low), 2)
 
-    ticks = [Tick(position(value), f"{value:g}") for value in values if low <= value <= high]
-    return position, tuple(ticks)
+    return position, [
+        Tick(position(value), f"{value:g}") for value in values if low <= value <= high
+    ]
 
 
 def accuracy_chart(
     state: State, batches: Sequence[BatchEvent], events: Sequence[Event], axis: Axis
 ) -> Chart:
     """Estimated accuracy with its band, confidence, agreement, labels and ground truth."""
-    truths = {event.batch: event for event in events if isinstance(event, TruthEvent)}
+    truths = {event.batch: event.accuracy for event in events if isinstance(event, TruthEvent)}
     labels = [event for event in events if isinstance(event, LabelsEvent)]
     baseline = state.baseline.accuracy
-    values = [batch.confidence for batch in batches]
-    values += [batch.agreement for batch in batches if batch.agreement is not None]
-    for known in (*(batch.accuracy for batch in batches), *(one.accuracy for one in labels)):
+    estimates = [batch.accuracy for batch in batches]
+    confidences = [batch.confidence for batch in batches]
+    agreements = [batch.agreement for batch in batches]
+    shown = [*confidences, *agreements, *truths.values()]
+    for known in (*estimates, *(one.accuracy for one in labels)):
         if known is not None:
-            values += [end for end in (known.value, known.low, known.high) if end is not None]
-    values += [truth.accuracy for truth in truths.values()]
+            shown += [known.value, known.low, known.high]
     if baseline is not None:
-        values.append(baseline.value)
-    y, ticks = _fractions(min(values), max(values))
-    xs = axis.xs
-    paths = [("band", _bands(_ranges(xs, [batch.accuracy for batch in batches], y)))]
+        shown.append(baseline.value)
+    numbers = [value for value in shown if value is not None]
+    y, ticks = _fractions(min(numbers), max(numbers))
+    drawing = Drawing(axis, y)
+    drawing.band(estimates)
     legend = [("estimated", "estimated accuracy, 90% interval")]
     if baseline is not None:
-        paths.append(_level(y(baseline.value)))
+        drawing.level(baseline.value)
         legend.append(("level", "accuracy of the baseline"))
-    if any(batch.agreement is not None for batch in batches):
-        paths.append(("agreement", _line(_points(xs, [b.agreement for b in batches], y))))
+    if any(agreement is not None for agreement in agreements):
+        drawing.line("agreement", agreements)
         legend.append(("agreement", "agreement of the second model"))
-    paths.append(("confidence", _line(_points(xs, [b.confidence for b in batches], y))))
+    drawing.line("confidence", confidences)
     legend.append(("confidence", "mean calibrated confidence"))
-    estimated = [None if b.accuracy is None else b.accuracy.value for b in batches]
-    paths += _series("estimated", _points(xs, estimated, y))
+    drawing.few_dots("estimated", [value_of(known) for known in estimates])
     if truths:
-        true = [truths[b.id].accuracy if b.id in truths else None for b in batches]
-        paths.append(("true", _line(_points(xs, true, y))))
-        paths.append(("true dots", _dots(_points(xs, true, y))))
+        drawing.line("true", [truths.get(batch.id) for batch in batches], dots=True)
         legend.append(("true", "true accuracy, given later"))
     for one in labels:
-        x = (axis.of(one.first) + axis.of(one.last)) / 2
-        low = y(one.accuracy.low or 0.0)
-        high = y(1.0 if one.accuracy.high is None else one.accuracy.high)
-        paths.append(("measured", f"M{x:g} {low:g}V{high:g}"))
-        paths.append(("measured dots", _dots([(x, y(one.accuracy.value))])))
+        drawing.measurement((axis.of(one.first) + axis.of(one.last)) / 2, one.accuracy)
     if labels:
         legend.append(("measured", "measured on labels, 95% interval"))
     return Chart(
         name="accuracy",
         title="Accuracy",
         description=f"Estimated accuracy and confidence of {len(batches):,} batches over time.",
-        legend=tuple(legend),
-        paths=tuple(paths),
+        legend=legend,
+        paths=drawing.paths,
         y_ticks=ticks,
-        tips=_tips(batches, axis),
+        tips=[(*area, _tip(batch)) for area, batch in zip(axis.areas, batches, strict=True)],
     )
 
 
-def _level(height: float) -> tuple[str, str]:
-    """A horizontal line."""
-    return "level", f"M0 {height:g}H{WIDTH}"
+def _tip(batch: BatchEvent) -> str:
+    words = [f"{batch.time}: {batch.inputs:,} inputs"]
+    if batch.accuracy is not None:
+        words.append(f"estimated accuracy {in_percent(batch.accuracy)}")
+    words.append(f"confidence {batch.confidence:.0%}")
+    if batch.agreement is not None:
+        words.append(f"agreement {batch.agreement:.0%}")
+    return ", ".join(words)
 
 
-def _series(kind: str, points: Sequence[tuple[float, float] | None]) -> list[tuple[str, str]]:
-    """A line, and dots if there are few points."""
-    paths = [(kind, _line(points))]
-    if len(points) <= FEW_BATCHES:
-        paths.append((f"{kind} dots", _dots(points)))
-    return paths
-
-
-def _points(
-    xs: Sequence[float], values: Sequence[float | None], y: Position
-) -> list[tuple[float, float] | None]:
-    pairs = zip(xs, values, strict=True)
-    return _by_time([None if value is None else (x, y(value)) for x, value in pairs])
-
-
-def _ranges(
-    xs: Sequence[float], values: Sequence[Range | None], y: Position
-) -> list[tuple[float, float, float] | None]:
-    found: list[tuple[float, float, float] | None] = []
-    for x, value in zip(xs, values, strict=True):
-        if value is None or value.low is None or value.high is None:
-            found.append(None)
-        else:
-            found.append((x, y(value.low), y(value.high)))
-    return _by_time(found)
-
-
-def _by_time(points: list[Any]) -> list[Any]:
-    """Points by time, unless some are missing: batches may be counted in any order."""
-    return points if None in points else sorted(points)
-
-
-def _tips(batches: Sequence[BatchEvent], axis: Axis) -> tuple[tuple[float, float, str], ...]:
-    tips = []
-    for (left, width), batch in zip(axis.tips, batches, strict=True):
-        words = [f"{batch.time}: {batch.inputs:,} inputs"]
-        if batch.accuracy is not None:
-            words.append(f"estimated accuracy {in_percent(batch.accuracy)}")
-        words.append(f"confidence {percent(batch.confidence)}")
-        if batch.agreement is not None:
-            words.append(f"agreement {percent(batch.agreement)}")
-        tips.append((left, width, ", ".join(words)))
-    return tuple(tips)
-
-
-def marks_of(events: Sequence[Event], axis: Axis) -> tuple[Mark, ...]:
+def marks_of(events: Sequence[Event], axis: Axis) -> list[Mark]:
     """Alarms, recalibrations and later baselines."""
     marks = []
     latest: str | None = None
@@ -489,43 +446,47 @@ def marks_of(events: Sequence[Event], axis: Axis) -> tuple[Mark, ...]:
             marks.append(Mark(axis.of(event.last) / WIDTH * 100, "recalibrated", "labels"))
         elif isinstance(event, BaselineEvent) and latest is not None:
             marks.append(Mark(axis.of(latest) / WIDTH * 100, "restart", "new baseline"))
-    return tuple(marks)
+    return marks
 
 
 def evidence_chart(batches: Sequence[BatchEvent], axis: Axis, threshold: float) -> Chart:
     """The evidence after each batch, and the threshold of the alarm."""
     y, ticks = _logarithms(SMALLEST_E, LARGEST_E, [10.0**k for k in range(-1, 5)])
-    points = _points(axis.xs, [batch.e_value for batch in batches], y)
+    drawing = Drawing(axis, y)
+    drawing.level(threshold)
+    drawing.few_dots("confidence", [batch.e_value for batch in batches])
     return Chart(
         name="evidence",
         title="Evidence that something got worse",
         description=f"The evidence after {len(batches):,} batches; the alarm is at {threshold:g}.",
         legend=(("confidence", "after the batch"), ("level", f"alarm at {threshold:g}")),
-        paths=(_level(y(threshold)), *_series("confidence", points)),
+        paths=drawing.paths,
         y_ticks=ticks,
     )
 
 
 def temperature_chart(batches: Sequence[BatchEvent], axis: Axis) -> Chart | None:
     """The temperature that fits each batch beside the one in use; None if none was fitted."""
-    fitted = [None if batch.temperature is None else batch.temperature.value for batch in batches]
-    known = [value for value in fitted if value is not None]
+    fitted = [batch.temperature for batch in batches]
+    in_use = [batch.in_use for batch in batches]
+    values = [value_of(one) for one in fitted]
+    known = [value for value in values if value is not None]
     if not known:
         return None
-    values = known + [batch.in_use for batch in batches]
     ticks_at = [0.25, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20]
-    y, ticks = _logarithms(min(*values, 0.9) / 1.3, 1.3 * max(*values, 1.1), ticks_at)
-    in_use = _points(axis.xs, [batch.in_use for batch in batches], y)
+    y, ticks = _logarithms(
+        min(*known, *in_use, 0.9) / 1.3, 1.3 * max(*known, *in_use, 1.1), ticks_at
+    )
+    drawing = Drawing(axis, y)
+    drawing.band(fitted)
+    drawing.line("confidence", in_use)
+    drawing.few_dots("estimated", values)
     return Chart(
         name="temperature",
         title="Temperature",
         description=f"The temperature that fits {len(batches):,} batches, and the one in use.",
         legend=(("estimated", "fits the batch, 95% interval"), ("confidence", "in use")),
-        paths=(
-            ("band", _bands(_ranges(axis.xs, [batch.temperature for batch in batches], y))),
-            ("confidence", _line(in_use)),
-            *_series("estimated", _points(axis.xs, fitted, y)),
-        ),
+        paths=drawing.paths,
         y_ticks=ticks,
     )
 
@@ -547,26 +508,30 @@ def views(state: State, events: Sequence[Event]) -> dict[str, str]:
 def page(state: State, events: Sequence[Event]) -> str:
     """Draw the page of a monitor."""
     batches = [event for event in events if isinstance(event, BatchEvent)]
-    axis = Axis(batches)
     alarm = Monitor.from_json(state.monitor)
-    report = alarm.report
     charts: list[Chart | None] = []
+    times: list[Tick] = []
+    marks: list[Mark] = []
     last: list[str] = []
     if batches:
-        charts.append(accuracy_chart(state, batches, events, axis))
-        charts.append(evidence_chart(batches, axis, report.threshold))
-        charts.append(temperature_chart(batches, axis))
+        in_time = sorted(batches, key=lambda batch: parse_time(batch.time))
+        axis = Axis(in_time)
+        charts.append(accuracy_chart(state, in_time, events, axis))
+        charts.append(evidence_chart(in_time, axis, alarm.report.threshold))
+        charts.append(temperature_chart(in_time, axis))
+        times = axis.ticks
+        marks = marks_of(events, axis)
         last = list(batch_lines(batches[-1], state))
     word, tone = headline(state)
     truths = {event.batch: event for event in events if isinstance(event, TruthEvent)}
     html: str = templates()["monitor.html"].render(
         state=state,
-        report=report,
+        report=alarm.report,
         word=word,
         tone=tone,
         charts=[chart for chart in charts if chart is not None],
-        times=axis.ticks,
-        marks=marks_of(events, axis) if batches else (),
+        times=times,
+        marks=marks,
         last=last,
         alarm=list(alarm_lines(state)),
         labelled=[] if state.labelled is None else list(labels_lines(state.labelled)),
@@ -575,7 +540,6 @@ def page(state: State, events: Sequence[Event]) -> str:
         late=LATE,
         early=EARLY,
         signals=SIGNALS,
-        percent_of=percent,
         margin=alarm.settings.margin,
         alpha=alarm.settings.alpha,
     )
@@ -603,13 +567,13 @@ def _row(batch: BatchEvent, truth: TruthEvent | None) -> tuple[str, ...]:
         batch.time,
         f"{batch.inputs:,}{skipped}",
         "-" if batch.accuracy is None else in_percent(batch.accuracy),
-        percent(batch.confidence),
-        "-" if batch.agreement is None else percent(batch.agreement),
+        f"{batch.confidence:.0%}",
+        "-" if batch.agreement is None else f"{batch.agreement:.0%}",
         "-" if batch.temperature is None else temperature_words(batch.temperature),
         f"{batch.in_use:.2f}",
         "-" if batch.gap is None else in_points(batch.gap),
         f"{e_value}, alarm" if batch.alarm else e_value,
-        "-" if truth is None else percent(truth.accuracy),
+        "-" if truth is None else f"{truth.accuracy:.0%}",
     )
 
 
@@ -651,25 +615,27 @@ def metrics(state: State, events: Sequence[Event]) -> str:
 
 
 def _numbers_of(batch: BatchEvent) -> dict[str, tuple[str, float | None]]:
-    accuracy = batch.accuracy or Range(math.nan)
-    known = batch.accuracy is not None
+    accuracy = batch.accuracy
     return {
         "batch_time_seconds": ("The time of the last batch.", parse_time(batch.time).timestamp()),
         "batch_inputs": ("Inputs of the last batch.", batch.inputs),
         "batch_skipped": ("Unreadable inputs of the last batch.", batch.skipped),
-        "estimated_accuracy": ("Estimated accuracy.", accuracy.value if known else None),
-        "estimated_accuracy_low": ("Lower end of its interval.", accuracy.low),
-        "estimated_accuracy_high": ("Upper end of its interval.", accuracy.high),
+        "estimated_accuracy": ("Estimated accuracy.", value_of(accuracy)),
+        "estimated_accuracy_low": (
+            "Lower end of its interval.",
+            None if accuracy is None else accuracy.low,
+        ),
+        "estimated_accuracy_high": (
+            "Upper end of its interval.",
+            None if accuracy is None else accuracy.high,
+        ),
         "mean_confidence": ("Mean calibrated confidence.", batch.confidence),
         "agreement": ("Agreement with the second model.", batch.agreement),
         "temperature_asked": (
             "The temperature fitted to the last batch.",
-            None if batch.temperature is None else batch.temperature.value,
+            value_of(batch.temperature),
         ),
-        "estimated_gap": (
-            "Mean confidence minus estimated accuracy.",
-            None if batch.gap is None else batch.gap.value,
-        ),
+        "estimated_gap": ("Mean confidence minus estimated accuracy.", value_of(batch.gap)),
     }
 
 

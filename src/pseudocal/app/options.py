@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pseudocal.app.inputs.tables import read_text
 from pseudocal.arrays import InputError
 
 # the groups of options in the help
@@ -203,8 +204,5 @@ def names_in(path: Path | None, *, synonyms: bool = False) -> tuple[str, ...]:
     """
     if path is None:
         return ()
-    try:
-        lines = tuple(path.read_text(encoding="utf-8").rstrip().splitlines())
-        return lines if synonyms else tuple(line.split("\t")[0] for line in lines)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"expected a text file of class names, got {path}: {error}") from error
+    lines = read_text(path, "a text file of class names").rstrip().splitlines()
+    return tuple(lines if synonyms else (line.split("\t")[0] for line in lines))

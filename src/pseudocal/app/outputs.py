@@ -17,6 +17,7 @@ from pseudocal.app.collect import check_class_count
 from pseudocal.app.inputs.choices import JSONL, read_choices
 from pseudocal.app.inputs.ground_truth import as_numbers, read_ground_truth
 from pseudocal.app.inputs.images import IMAGE_SUFFIXES
+from pseudocal.app.inputs.sets import read_descriptions
 from pseudocal.app.inputs.tables import (
     ARRAYS,
     TABLES,
@@ -25,7 +26,6 @@ from pseudocal.app.inputs.tables import (
     read_columns,
     read_table,
 )
-from pseudocal.app.inputs.texts import read_descriptions
 from pseudocal.app.models.files import AsLogits, OutputType, check_class_names
 from pseudocal.app.publishing import finish_publishing, publishing
 from pseudocal.app.records import to_plain

@@ -14,16 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pseudocal.app.accept import write_accepted
 from pseudocal.app.collect import Models, collect, open_models, plan
 from pseudocal.app.export import reopen_model, why_not_exported
 from pseudocal.app.job import DEFAULT_METHOD, ImageSettings, Job, Note, Sampling, Tick
 from pseudocal.app.label_files import read_labels
 from pseudocal.app.models.files import OutputType
 from pseudocal.app.publishing import publishing
-from pseudocal.app.render import Result, render
+from pseudocal.app.render import Result, render, render_threshold
 from pseudocal.app.run import CALIBRATION, COLLECTED, LABEL_PAGE, OF_JOB, Run
-from pseudocal.app.thresholds import threshold_of
+from pseudocal.app.thresholds import RunThreshold, threshold_of
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal, uncalibrated
 from pseudocal.calibrators.labels import LabelSample
@@ -168,12 +167,19 @@ def refine_steps(
             reason = why_not_exported(run, calibration, model)
             if reason is not None:
                 yield Note(reason)
-        result = render(run, calibration, aside, out=out, model=model, labels=given)
+        threshold = None
         if max_error is not None:
             temperature = calibration.temperature
-            found = threshold_of(run, temperature, max_error, given, same_labels=True)
-            write_accepted(run, calibration, found, aside)
-            result = replace(result, threshold=found)
+            threshold = threshold_of(run, temperature, max_error, given, same_labels=True)
+        result = render(
+            run,
+            calibration,
+            aside,
+            out=out,
+            model=model,
+            labels=given,
+            threshold=threshold,
+        )
     return _published(result, out)
 
 
@@ -353,3 +359,48 @@ def refine(
         device=device,
     )
     return run_steps(steps)
+
+
+def threshold(
+    out: Path | str,
+    labels: Path | str | None = None,
+    *,
+    max_error: float,
+    sampling: Sampling = "stratified",
+    one_model: bool = False,
+) -> RunThreshold:
+    """Find the confidence above which at most `max_error` of the predictions are wrong.
+
+        pseudocal.app.label("out/", 100, for_threshold=0.05)    # then somebody opens out/label.html
+        found = pseudocal.app.threshold("out/", "labels.csv", max_error=0.05)
+        found.basis, found.confidence, found.coverage
+
+    It writes `threshold.json`, and the predictions again with a column `accept`.
+
+    Args:
+        out: the folder that `calibrate` or `collect_outputs` wrote.
+        labels: a table of labels, as `refine` takes it, or of inputs that `label` drew with
+            `for_threshold`. None for an estimate.
+        max_error: the fraction of the accepted predictions that may be wrong.
+        sampling: how the inputs were drawn, if the table does not say so: "stratified" by `label`,
+            or "random" by someone else.
+        one_model: whether to rank by confidence alone, though the run has a second model.
+
+    """
+    out = Path(out)
+    with publishing(out) as aside:
+        run = Run.open(out)
+        given = None if labels is None else read_labels(Path(labels), run, sampling)
+        calibration = run.calibration_in_force()
+        found = threshold_of(
+            run,
+            calibration.temperature,
+            max_error,
+            given,
+            one_model=one_model,
+            same_labels=calibration.measured is not None
+            and given is not None
+            and given.pool is None,
+        )
+        render_threshold(run, calibration, found, aside)
+    return found

@@ -84,7 +84,7 @@ def summary(result: Result) -> dict[str, Any]:
         "effects": {
             name: to_plain(effect) | {"use": report.uses[name]} for name, effect in effects.items()
         },
-        "cautions": _cautions(result),
+        "cautions": [str(fact) for fact in report.facts if fact.level == "caution"],
         "out": str(result.out),
         "model_files": list(report.model.files),
         "seconds": report.timing.seconds,
@@ -138,10 +138,6 @@ def _temperature_line(result: Result) -> str:
     high = "inf" if fit.high is None else f"{fit.high:.3f}"
     level = "95%" if result.report.labels is None else "90%"
     return f"T = {fit.temperature:.4f}, {level} interval {low} to {high}"
-
-
-def _cautions(result: Result) -> list[str]:
-    return [str(fact) for fact in result.report.facts if fact.level == "caution"]
 
 
 def _verdict_lines(result: Result) -> Iterator[str]:

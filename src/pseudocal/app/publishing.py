@@ -65,7 +65,10 @@ def publishing(out: Path, *, keep: Iterable[str] = ()) -> Iterator[Path]:
     """
     missing = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
-        _make(out)
+        if out.exists() and not out.is_dir():
+            raise OutputError(f"the output folder {out} is a file")
+        with writing(out, out):
+            out.mkdir(parents=True, exist_ok=True)
         with locked(out) as folder:
             try:
                 with writing(out, out):
@@ -107,13 +110,6 @@ def _finish(out: Path) -> None:
     _remove_ours(out / STAGED)
     if os.path.lexists(out / DECIDED):
         _move(out)
-
-
-def _make(out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise OutputError(f"the output folder {out} is a file")
-    with writing(out, out):
-        out.mkdir(parents=True, exist_ok=True)
 
 
 def _check_places(out: Path, names: Iterable[str]) -> None:

@@ -6,6 +6,7 @@ file on two inputs.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from pseudocal.app.export import export
+from pseudocal.app.inputs.sets import open_texts
 from pseudocal.app.inputs.tables import ARRAYS
-from pseudocal.app.inputs.texts import open_texts
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.pixels import PixelSample
 from pseudocal.app.report import Report, Summary, report_of, write_report
@@ -29,16 +30,17 @@ from pseudocal.app.report.predictions import (
     image_table,
     row_chunks,
     row_table,
-    writing_predictions,
+    writing_table,
 )
 from pseudocal.app.report.record import Example
-from pseudocal.app.run import CALIBRATION, PAGE, Run, RunRecord
+from pseudocal.app.run import CALIBRATION, PAGE, REPORT, Run, RunRecord
 from pseudocal.app.thresholds import RunThreshold
 from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.confidence import confidences
 from pseudocal.calibrators.labels import CANNOT_TELL, NONE_OF_THESE, LabelSample
 from pseudocal.calibrators.pseudocal import NO_MIXUP
+from pseudocal.files import own_file
 from pseudocal.maps import IGNORED
 from pseudocal.notebook import card
 
@@ -56,7 +58,6 @@ class Result:
         report: the content of the report.
         out: the run folder.
         predictions: the table of predictions.
-        threshold: which predictions to accept, if `refine` was asked for it.
 
     """
 
@@ -64,7 +65,11 @@ class Result:
     report: Report
     out: Path
     predictions: Path
-    threshold: RunThreshold | None = None
+
+    @property
+    def threshold(self) -> RunThreshold | None:
+        """Which predictions to accept, if `refine` was asked for it."""
+        return self.report.threshold
 
     def __repr__(self) -> str:
         t = self.calibration.temperature
@@ -91,6 +96,7 @@ def render(
     kept: bool = True,
     model: OpenModel | None = None,
     labels: LabelSample | None = None,
+    threshold: RunThreshold | None = None,
 ) -> Result:
     """Write predictions, report and calibrated model of a run into `folder`.
 
@@ -102,14 +108,15 @@ def render(
         kept: whether the run is kept there.
         model: the open model, to export it; None to export none.
         labels: the labels that the calibration was refined with, for the reliability diagram.
+        threshold: which predictions to accept, if that was asked for.
 
     """
     files = () if model is None else export(run, calibration, model, folder)
-    table = run.record.table or default_table()
     data = run.record.data
-    with writing_predictions(folder, table) as write:
+    predictions = _predictions_file(run, folder)
+    with writing_table(predictions) as write:
         if run.pixels is None:
-            summary = _render_rows(run, calibration, write)
+            summary = _render_rows(run, calibration, threshold, write)
         else:
             summary = _render_images(run, run.pixels, calibration, write)
             data = replace(data, preparation=data.preparation + SAMPLED)
@@ -122,27 +129,54 @@ def render(
         timing=run.record.timing,
         out=out,
         kept=kept,
+        threshold=threshold,
     )
     write_report(report, folder)
+    if threshold is not None:
+        threshold.save(folder)
     for name in files:
         if (folder / name).is_dir():  # of a Hugging Face model
             path = folder / name / "README.md"
             path.write_text(card_of(report), encoding="utf-8", errors="replace")
-    return Result(calibration, report, folder, folder / f"predictions.{table}")
+    return Result(calibration, report, folder, predictions)
 
 
-def _render_rows(run: Run, calibration: Calibration, write: Write) -> Summary:
+def render_threshold(
+    run: Run, calibration: Calibration, threshold: RunThreshold, folder: Path
+) -> None:
+    """Write what a threshold changes: `threshold.json`, the predictions, and the last report."""
+    record = run.record
+    accepted = threshold.accepted_rows(run)
+    with writing_table(_predictions_file(run, folder)) as write:
+        for rows in row_chunks(run.logits):
+            seen = Confidences.of(np.asarray(run.logits[rows]), calibration)
+            write(row_table(record.names[rows], seen, record.classes, accepted[rows]))
+    threshold.save(folder)
+    if os.path.lexists(run.folder / REPORT):  # saved outputs have none before `refine`
+        report = Report.load(own_file(run.folder, REPORT))
+        write_report(replace(report, threshold=threshold), folder)
+
+
+def _predictions_file(run: Run, folder: Path) -> Path:
+    return folder / f"predictions.{run.record.table or default_table()}"
+
+
+def _render_rows(
+    run: Run, calibration: Calibration, threshold: RunThreshold | None, write: Write
+) -> Summary:
     """Write the predictions of a classifier, and summarise them."""
     record = run.record
     summary = Summary(calibration, record.classes)
     files = record.image_files
     texts = _texts(record)
     truth = record.ground_truth
+    accepted = None if threshold is None else threshold.accepted_rows(run)
     for rows in row_chunks(run.logits):
         logits = np.asarray(run.logits[rows])
         names = record.names[rows]
         seen = Confidences.of(logits, calibration)
-        write(row_table(names, seen, record.classes))
+        accept = None if accepted is None else accepted[rows]
+        write(row_table(names, seen, record.classes, accept))
         summary.add_rows(
             logits,
             seen,

@@ -173,7 +173,7 @@ class RunRecord:
     settings: dict[str, Any] = field(default_factory=dict)
     # the versions of the packages that were used
     versions: dict[str, str] = field(default_factory=dict)
-    signature: str | None = None  # of the paths, by the user who wrote them; see `sign`
+    signature: str | None = None  # of the paths, by the user who wrote them; see `signature_of`
     format: Literal["pseudocal-run"] = "pseudocal-run"
     format_version: Literal[1] = 1
 
@@ -467,7 +467,7 @@ def save_run(folder: Path, record: RunRecord, evidence: Evidence | None, probe: 
 
 def save_record(folder: Path, record: RunRecord) -> None:
     """Write the record, with the user's signature under its paths."""
-    encode_json(folder / RECORD, sign(record))
+    encode_json(folder / RECORD, replace(record, signature=signature_of(record.paths)))
 
 
 # ------------------------------------------------------------------------------ signatures
@@ -483,22 +483,17 @@ def state_folder() -> Path:
     return base / "pseudocal"
 
 
-def sign(record: RunRecord) -> RunRecord:
-    """The record with a signature under its paths; without one if no key can be kept.
-
-    The key is random and stays in the user's state folder. A record from somebody else has no valid
-    signature.
-    """
-    return replace(record, signature=signature_of(record.paths))
-
-
 def is_signed(record: RunRecord) -> bool:
     """Whether this user wrote the paths of a record on this machine."""
     return is_signature_of(record.paths, record.signature)
 
 
 def signature_of(paths: Sequence[str]) -> str | None:
-    """The user's signature under paths; None if no key can be kept."""
+    """The user's signature under paths; None if no key can be kept.
+
+    The key is random and stays in the user's state folder. A record from somebody else has no valid
+    signature.
+    """
     key = _read_key() or _new_key()
     return None if key is None else _digest(key, paths)
 

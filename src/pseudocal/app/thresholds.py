@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.records import encode_json
-from pseudocal.app.run import Run
+from pseudocal.app.run import THRESHOLD, Run
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.confidence import confidences
 from pseudocal.calibrators.labels import CANNOT_TELL, LabelSample, RowNumbers
@@ -34,6 +35,7 @@ FOR_THRESHOLD = re.compile(r"threshold ([0-9.e-]+)% at T=([0-9.e+-]+)")
 DRAW_SEED = 0
 # of the held-out models with an estimate at 5%: `benchmarks/thresholds.py held-out`
 ESTIMATES_BROKEN = 0.73
+CLASSES_SHOWN = 20  # lines of the table by class in the terminal
 
 
 class ThresholdDraw(NamedTuple):
@@ -74,14 +76,10 @@ class ThresholdDraw(NamedTuple):
         temperature = run.calibration_in_force().temperature
         return cls(float(f"{max_error:.6g}"), float(f"{temperature:.6g}"))
 
-    def pool(self, run: Run) -> RowNumbers:
-        """The rows to draw from."""
-        predicted, confidence, second = predictions_of(run, self.temperature)
-        return threshold_pool(predicted, confidence, self.max_error, second=second)
-
     def rows(self, run: Run, n: int) -> tuple[RowNumbers, RowNumbers]:
         """The first `n` rows to label, and the pool that they are a random sample of."""
-        pool = self.pool(run)
+        predicted, confidence, second = predictions_of(run, self.temperature)
+        pool = threshold_pool(predicted, confidence, self.max_error, second=second)
         if n > len(pool):
             raise InputError(
                 f"expected at most {len(pool)} inputs to label, as many as could be accepted, got "
@@ -93,52 +91,30 @@ class ThresholdDraw(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassLine:
-    """A line of the table of thresholds by class.
+    """A line of the table of thresholds by class."""
 
-    Attributes:
-        number: the predicted class.
-        name: its name, or its number.
-        light: "guaranteed", "estimated" or "not enough labels".
-        confidence: the least accepted confidence; None if nothing is accepted.
-        if_disagree: the same where a second model predicts another class.
-        coverage: the fraction of the predictions of this class that are accepted.
-        labels: the labels of predictions of this class.
-
-    """
-
-    number: int
-    name: str
-    light: Light
-    confidence: float | None
-    if_disagree: float | None
-    coverage: float
-    labels: int
+    number: int  # the predicted class
+    name: str  # its name, or its number
+    light: Light  # "guaranteed", "estimated" or "not enough labels"
+    confidence: float | None  # the least accepted confidence; None if nothing is accepted
+    if_disagree: float | None  # the same where a second model predicts another class
+    coverage: float  # the fraction of the predictions of this class that are accepted
+    labels: int  # the labels of predictions of this class
 
 
 @dataclass(frozen=True)
 class RunThreshold(Threshold):
-    """The threshold of a run, as `threshold.json` has it.
+    """The threshold of a run, as `threshold.json` has it."""
 
-    Attributes:
-        temperature: the temperature of the confidences.
-        level: the probability with which a guarantee holds.
-        upper: the upper end of the interval of the error; None without a guarantee.
-        sampling: how the labels were drawn; None without labels.
-        given: the number of labels given.
-        same_labels: whether the temperature was fitted to the same labels.
-        classes: the thresholds by class; empty without labels.
-        promise: all of this in a sentence.
-
-    """
-
-    temperature: float = 1.0
-    level: float = LEVEL
+    temperature: float = 1.0  # the temperature of the confidences
+    level: float = LEVEL  # the probability with which a guarantee holds
+    # the upper end of the interval of the error; None without a guarantee
     upper: float | None = None
-    sampling: str | None = None
-    given: int = 0
-    same_labels: bool = False
-    classes: tuple[ClassLine, ...] = ()
-    promise: str = ""
+    sampling: str | None = None  # how the labels were drawn; None without labels
+    given: int = 0  # the number of labels given
+    same_labels: bool = False  # whether the temperature was fitted to the same labels
+    classes: tuple[ClassLine, ...] = ()  # the thresholds by class; empty without labels
+    promise: str = ""  # all of this in a sentence
 
     @property
     def exact(self) -> bool:
@@ -148,9 +124,17 @@ class RunThreshold(Threshold):
         """
         return self.sampling != "stratified" and not self.same_labels
 
-    def save(self, path: Path) -> None:
-        """Write `threshold.json`."""
-        encode_json(path, self)
+    def accepted_rows(self, run: Run) -> NDArray[np.bool_]:
+        """Which predictions of the run to accept."""
+        predicted, confidence, second = predictions_of(run, self.temperature)
+        agrees = None
+        if self.agreement and second is not None:
+            agrees = second == predicted
+        return self.accepts(confidence, agrees)
+
+    def save(self, folder: Path) -> None:
+        """Write `threshold.json` into a folder."""
+        encode_json(folder / THRESHOLD, self)
 
 
 def threshold_of(
@@ -270,3 +254,38 @@ def promise(found: Threshold, given: int = 0, *, exact: bool = True) -> str:
     return (
         f"{given:,} labels guarantee no threshold with at most {most} wrong. Nothing is accepted."
     )
+
+
+def threshold_lines(found: RunThreshold, run: Run) -> Iterator[str]:
+    """What the terminal says of a threshold."""
+    yield _rule(found, len(run.logits))
+    yield found.promise
+    if found.classes:
+        lights = Counter(line.light for line in found.classes)
+        yield "by class: " + ", ".join(f"{count} {light}" for light, count in lights.items())
+        for line in found.classes[:CLASSES_SHOWN]:
+            least = "nothing" if line.confidence is None else f"from {line.confidence:.3f}"
+            yield (
+                f"  {line.name}: {least}, {line.coverage:.1%} accepted, {line.light} "
+                f"({line.labels} labels)"
+            )
+        if len(found.classes) > CLASSES_SHOWN:
+            yield f"  ... and {len(found.classes) - CLASSES_SHOWN} more in {THRESHOLD}"
+    most = f"{100 * found.max_error:.6g}%"
+    if found.basis == "guaranteed":
+        return
+    if found.labels_needed is None:
+        yield "next: no number of labels is expected to give a guarantee; allow more errors"
+        return
+    yield f"next: pseudocal label {run.folder} --for-threshold {most} -n {found.labels_needed}"
+
+
+def _rule(found: RunThreshold, rows: int) -> str:
+    if found.confidence is None:
+        return f"accept none of {rows:,} inputs"
+    rule = f"accept {found.coverage:.1%} of {rows:,} inputs: confidence of at least "
+    if not found.agreement:
+        return rule + f"{found.confidence:.4f}"
+    if found.if_disagree is None:
+        return rule + f"{found.confidence:.4f} where both models agree"
+    return rule + f"{found.if_disagree:.4f}, and all where both models agree"

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.collect import reading_options
-from pseudocal.app.export import check_unchanged
+from pseudocal.app.export import check_unchanged, is_fitted
 from pseudocal.app.inputs.ground_truth import read_ground_truth
 from pseudocal.app.job import Job, Note, Tick, job_content
 from pseudocal.app.label_files import shown_classes
@@ -31,13 +31,16 @@ from pseudocal.app.monitor_data import (
     OutputsSource,
     Part,
     Source,
+    agreement_of,
     arrays_of,
     check_consent,
+    check_rows_only,
     fingerprints_of,
     identity_of,
     job_of_run,
     model_names,
-    stored_copy,
+    signals_of,
+    stored_job,
 )
 from pseudocal.app.monitor_folder import (
     KEPT,
@@ -53,20 +56,16 @@ from pseudocal.app.monitor_folder import (
     TypicalInput,
     batches_since,
     holding,
+    is_monitor,
     needs_retraining,
 )
 from pseudocal.app.monitor_page import views
-from pseudocal.app.monitor_runs import agreement_of, check_rows_only, signals_of
 from pseudocal.app.periods import format_time, parse_time
 from pseudocal.app.pipeline import conclude, run_steps
 from pseudocal.app.publishing import finish_publishing
 from pseudocal.app.records import encode_json
 from pseudocal.app.report.images import thumbnail
-from pseudocal.app.run import (
-    CALIBRATION,
-    Run,
-    signature_of,
-)
+from pseudocal.app.run import Run, signature_of
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.confidence import confidences
@@ -137,7 +136,7 @@ def watch(
     trust_paths: bool = False,
     device: str = "cpu",
 ) -> WatchResult:
-    """Count a batch of new data, and say whether the deployed model has become worse.
+    """Compare new data with the baseline, and raise an alarm if the deployed model got worse.
 
         watch("monitor/", baseline="out/")
         result = watch("monitor/", "monday/")
@@ -232,12 +231,10 @@ def _set_baseline(
     run = Run.open(out, trust_paths=trust_paths)
     check_rows_only(run)
     job = None if run.record.saved else job_of_run(run, trust_paths)
-    calibration = None
-    if own_file(out, CALIBRATION).exists():
-        calibration = run.calibration()
-    temperature = 1.0 if calibration is None else calibration.temperature
+    calibration = run.calibration_in_force()
+    temperature = calibration.temperature
     identity = identity_of("baseline", temperature, *arrays_of(run))
-    if monitor.exists and monitor.has_seen(identity):
+    if monitor.has_seen(identity):
         return
     if job is not None:
         _check_model(run, replace(job, trust=trust, device=device))
@@ -253,24 +250,25 @@ def _set_baseline(
         data=run.record.data.name,
         inputs=len(run.logits),
         temperature=temperature,
-        accuracy=None if calibration is None else accuracy_of(calibration),
-        measured=calibration is not None and calibration.measured is not None,
+        accuracy=accuracy_of(calibration),
+        measured=calibration.measured is not None,
         confidence=float(confidences(run.logits, temperature).mean()),
         agreement=agreement_of(run),
     )
     kept: tuple[KeptBatch, ...] = ()
     period = 0
-    if monitor.exists:
+    if is_monitor(monitor.path):
         kept = monitor.state().kept
         period = monitor.state().period + 1
     record = run.record
+    content = None if job is None else job_content(job)
     state = State(
         last={},
         history_bytes=0,
         baseline=event,
-        job=None if job is None else job_content(job),
+        job=content,
         saved={"output_type": record.output_type, "binary": record.binary, "field": record.column},
-        signature=None if job is None else signature_of(model_names(stored_copy(job))),
+        signature=None if content is None else signature_of(model_names(stored_job(content))),
         fingerprints={} if job is None else fingerprints_of(job),
         classes=record.classes,
         temperature=temperature,
@@ -294,12 +292,10 @@ def _check_model(run: Run, job: Job) -> None:
 def accuracy_of(calibration: Calibration) -> Range | None:
     """The accuracy that a calibration states: measured, or else estimated."""
     if calibration.measured is not None:
-        known = calibration.measured.accuracy
-        return Range(known.value, known.low, known.high)
+        return Range.of(calibration.measured.accuracy)
     if calibration.trust is None or not calibration.trust.estimated_accuracy.known:
         return None
-    estimate = calibration.trust.estimated_accuracy
-    return Range(estimate.value, estimate.low, estimate.high)
+    return Range.of(calibration.trust.estimated_accuracy)
 
 
 # ------------------------------------------------------------------------------ batches
@@ -359,12 +355,6 @@ def _event(
     calibration = _concluded(run)
     accuracy = None if calibration is None else accuracy_of(calibration)
     confidence = float(confidences(run.logits, state.temperature).mean())
-    gap = None
-    if accuracy is not None:
-        ends = [
-            confidence - end if end is not None else None for end in (accuracy.high, accuracy.low)
-        ]
-        gap = Range(confidence - accuracy.value, *ends)
     return BatchEvent(
         id=part.identity,
         time=part.time,
@@ -377,7 +367,7 @@ def _event(
         in_use=state.temperature,
         temperature=None if calibration is None else _temperature_of(calibration),
         verdict=None if calibration is None else calibration.verdict,
-        gap=gap,
+        gap=None if accuracy is None else accuracy.below(confidence),
         predicted=_predicted(run),
         watched=report.inputs,
         e_value=report.e_value,
@@ -400,7 +390,7 @@ def _concluded(run: Run) -> Calibration | None:
 
 def _temperature_of(calibration: Calibration) -> Range | None:
     """The temperature that was fitted; None if none was, or none is clearly better than 1."""
-    if calibration.method == "none" or calibration.settings.get("estimator") == "none":
+    if not is_fitted(calibration):
         return None
     ends = [end if math.isfinite(end) else None for end in calibration.interval]
     return Range(calibration.temperature, *ends)

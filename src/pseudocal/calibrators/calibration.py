@@ -214,7 +214,7 @@ class Calibration:
 
     @property
     def bound(self) -> str | None:
-        """The bound of the searched range that the temperature lies at, if it does."""
+        """The bound of the search range at which the temperature lies, or None."""
         return self._temperature_scaling.bound
 
     @property

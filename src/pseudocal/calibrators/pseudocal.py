@@ -88,12 +88,12 @@ class PseudoCal:
         seed: The seed of the order, the pairs and the samples.
         memory: The most bytes that `fit` keeps of the target, with its working copies: five eighths
             for the samples of logits, a quarter for partners from earlier batches of a stream, an
-            eighth for sorting and fitting. A full sample is a uniform sample of all rows. The data,
-            the model, a surrogate (which has its own limit, beside a second model a quarter of this)
-            and about eight copies of the inputs
-            and logits of one batch come on top. For a segmentation model, the batches of an array
-            are made small enough that these copies fit into `memory` too, down to two images; the
-            batches of a stream are used as they are. With an executor, each process has this limit.
+            eighth for sorting and fitting. A full sample is a uniform sample of all rows. Not
+            included are the data, the model, about eight copies of the inputs and logits of one
+            batch, and a surrogate, which has its own limit (a quarter of this beside a second
+            model). For a segmentation model, batches of an array are made small enough for these
+            copies to fit into `memory` too, down to two images. Batches of a stream are used
+            unchanged. With an executor, each process has this limit.
         tolerance: Stop as soon as the standard error of log T is below this. 0.02 takes some
             thousand mixup samples, however large the data; None uses all data.
         pairing: For a stream: draw partners from "anywhere" in the batches seen so far, which is
@@ -104,13 +104,13 @@ class PseudoCal:
         pixels_per_image: For a segmentation model: how many pixels of each image to sample; None
             for all.
         estimator: "mixup", as in the paper; "agreement", which needs a second opinion and
-            matches the mean confidence to the accuracy that the agreement of the models implies; or
-            "auto", which is agreement where there is a usable second opinion and mixup samples
-            where there is none. With two classes, and where the confidence is near the estimated
-            accuracy, "auto" applies nothing (T = 1): label about 50 inputs.
+            matches the mean confidence to the accuracy estimated from the models' agreement; or
+            "auto", which is "agreement" with a usable second opinion and "mixup" without one. With
+            two classes, or if the confidence is close to the estimated accuracy, "auto" applies
+            nothing (T = 1): label about 50 inputs.
         on_unreliable: What to do with a temperature that should not be applied: "warn", or return
-            the "identity", T = 1, and keep the other as `Calibration.refused`. None is "warn", and
-            "identity" in a run of the application.
+            the "identity", T = 1, and keep the other as `Calibration.refused`. None means "warn",
+            and "identity" in a run of the application.
 
     """
 
@@ -158,12 +158,11 @@ class PseudoCal:
             model: A callable from a batch to logits, a torch module, or a scikit-learn classifier.
                 It returns `(n, classes)`, or `(n, classes, height, width)` for segmentation.
             data: An array of inputs, or an iterable of batches such as a DataLoader; labels in it
-                are ignored. With an
-                executor: an array, or a list of blocks such as
-                    `pseudocal.app.shards("s3://bucket/*.parquet")`.
-            second_opinion: Another model of the same classes, ideally trained in the same way with
-                another seed, a `Surrogate` if there is none, or a list of them. Their agreement
-                tells the accuracy, and so the temperature and how far to trust it.
+                are ignored. With an executor: an array, or a list of blocks such as
+                `pseudocal.app.shards("s3://bucket/*.parquet")`.
+            second_opinion: Another model with the same classes, ideally trained in the same way
+                with another seed, a `Surrogate` if there is none, or a list of them. The accuracy,
+                the temperature and the verdict are estimated from their agreement.
             batch_size: The number of inputs of an array that are predicted together; fewer for a
                 segmentation model if they do not fit into `memory`.
             strategy: Replaces mixup, as in the paper's ablation.

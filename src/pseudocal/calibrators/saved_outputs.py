@@ -78,7 +78,7 @@ class SavedPair:
         check_rows(own)
         other = np.asarray(second)
         if len(other) != len(own):
-            raise InputError(f"there are {len(own)} outputs, and {len(other)} second ones")
+            raise InputError(f"expected {len(own)} outputs of the second model, got {len(other)}")
         second_confidence = None
         if other.ndim == 1:
             theirs = as_labels(other, own)

@@ -43,7 +43,7 @@ PACKED = ("surrogate_samples", "surrogate_rows", "surrogate_mixup")
 
 @dataclass(frozen=True)
 class Surrogate:
-    """A second opinion made from the predictions of the only model, in another feature space.
+    """A second opinion without a second model: it learns the model's predictions from other features.
 
     >>> rng = np.random.default_rng(0)
     >>> x = 3 * np.eye(3)[rng.integers(3, size=900)] + rng.normal(size=(900, 3))
@@ -54,9 +54,9 @@ class Surrogate:
 
     Attributes:
         features: Turns a batch of inputs into features `(n, d)`: a function, a torch module,
-            something with a method `transform`, or a `Deferred` that makes one. Best is a
-            pretrained encoder that is not the model's. None takes the inputs as they are, each
-            column divided by its standard deviation.
+            something with a method `transform`, or a `Deferred` that makes one. A
+            pretrained encoder other than the model's own is best. None uses the inputs themselves,
+            each column divided by its standard deviation.
         memory: The most bytes of features that are kept. With more inputs, the surrogates learn
             from a uniform sample.
 
@@ -110,9 +110,7 @@ class SurrogateCollector:
     def check(real: Labelled) -> None:
         """Refuse rows that are pixels."""
         if real.groups is not None:
-            raise InputError(
-                "expected a model that labels inputs for a surrogate, got one that labels every pixel"
-            )
+            raise InputError("expected a classifier for a surrogate, got a segmentation model")
 
     def batch_sample(
         self,
@@ -262,7 +260,9 @@ def check_surrogate(packed: Mapping[str, NDArray[Any]], classes: int) -> None:
     if rows.rows is None or mixup.rows is None:
         return
     if mixup.rows.dtype["logits"] != rows.rows.dtype["logits"]:
-        raise InputError("the inputs and the mixup samples of the surrogate have other features")
+        raise InputError(
+            "the inputs and the mixup samples of the surrogate have different features"
+        )
 
 
 class SurrogateSample:

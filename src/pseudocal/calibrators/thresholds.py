@@ -642,6 +642,6 @@ def _labels_for(max_error: float) -> NDArray[np.int64]:
 def _check_error(max_error: float) -> None:
     if not 0 < max_error < 1:
         raise InputError(
-            f"expected a largest error between 0 and 1, such as 0.05, got {max_error}",
+            f"expected a maximum error between 0 and 1, such as 0.05, got {max_error}",
             setting="max_error",
         )

@@ -120,7 +120,7 @@ class AccuracyEstimate:
 
     @property
     def known(self) -> bool:
-        """Whether anything is: an interval from 0 to 1 says nothing."""
+        """Whether anything is known: an interval from 0 to 1 says nothing."""
         return self.low > 0 or self.high < 1
 
 
@@ -228,8 +228,8 @@ class Trust:
         reasons: The reasons for the verdict, the worst first; `str` gives the sentence of each.
         estimated_accuracy: The estimated accuracy on the target.
         evidence: The numbers that the verdict is based on, by name.
-        score: How doubtful the temperature is, from -0.5 to 0.5: that it does harm, leaves the
-            confidence far off, or rests on the predictions of one class. None without a usable
+        score: How doubtful the temperature is, from -0.5 to 0.5: whether it may do harm, leave the
+            confidence far off, or rest on predictions of one class. None without a usable
             second opinion.
         effects: What each temperature that was found would do, by estimator, and what T = 1 does,
             as "none".

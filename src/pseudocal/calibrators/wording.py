@@ -344,8 +344,8 @@ TEMPLATES: dict[ReasonCode, str] = {
         "Token ids are not mixed: a number between two token ids stands for an unrelated token."
     ),
     ReasonCode.TABLES_NOT_MIXED: (
-        "Tables with text, dates or missing values are not mixed: there is nothing between two "
-        "categories."
+        "Tables with text, dates or missing values are not mixed, because such columns cannot be "
+        "interpolated."
     ),
     ReasonCode.NOTHING_FITTED: (
         "Nothing was fitted (T = 1), and nothing could be checked without labels. Label about 50 "

@@ -66,14 +66,14 @@ def test_calibrated_onnx_gives_the_calibrated_probabilities_in_plain_onnxruntime
     import onnxruntime
 
     from pseudocal.app.inputs.preprocessing import Preprocessing
-    from pseudocal.app.inputs.sets import open_inputs
+    from pseudocal.app.inputs.sets import open_images
 
     pseudocal("calibrate", vision["onnx"], image_files, "-o", tmp_path / "out", *PREPARED)
     calibration = Calibration.load(tmp_path / "out" / "calibration.json")
     preprocessing = Preprocessing(
         (16, 16), mean=(0.5, 0.4, 0.3), std=(0.2, 0.25, 0.3), resize="stretch"
     )
-    inputs = open_inputs(str(image_files), preprocessing=preprocessing)
+    inputs = open_images(str(image_files), preprocessing)
     x = np.stack([inputs.read(i) for i in range(len(inputs))])
     session = onnxruntime.InferenceSession(tmp_path / "out" / "unconfirmed-model.onnx")
     (after,) = session.run(["logits"], {"x": x})

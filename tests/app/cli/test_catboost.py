@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pseudocal import Calibration
-from pseudocal.app.models import catboost as reader
+from pseudocal.app.models import boosting as reader
 from pseudocal.app.models.files import kind_of, open_model
 from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError

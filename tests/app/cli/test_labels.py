@@ -368,7 +368,7 @@ def test_images_with_unreadable_ones_among_them(pseudocal, hub, image_files, tmp
     assert shipped["pseudocal_temperature"] == json.loads(done.out)["temperature"]
     (tmp_path / "images").rename(tmp_path / "moved")
     done = pseudocal("label", out, "-n", 12)
-    assert (done.code, "is not there any more" in done.err) == (3, True)
+    assert (done.code, "no longer exists" in done.err) == (3, True)
 
 
 def test_labels_for_evaluation_are_measured_again(pseudocal, tabular, features, truth, tmp_path):

@@ -14,14 +14,12 @@ import typer
 
 from pseudocal.app.cli import app
 from pseudocal.app.models.files import CAN_RUN_CODE, OPENERS
-from pseudocal.app.models.model import SECOND_ONLY
 from pseudocal.app.monitor_folder import FILES, FOLDERS
 from pseudocal.app.publishing import DECIDED, STAGED
 from pseudocal.app.run import COLLECTED, LABEL_PAGE, LABEL_TABLE, PARTS, RENDERED
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "security.md"
 CONSENT = re.compile(r"--trust-[a-z]+")
-OTHER_KINDS = {"state_dict", "callable"} | {prefix.rstrip(":") for prefix in SECOND_ONLY}
 
 
 class Row(NamedTuple):
@@ -84,7 +82,7 @@ def test_the_formats_that_can_run_code_are_those_that_need_trust():
         if "(`surrogate`" in row.what
         for name in ("surrogate", "zero-shot")
     }
-    assert {*OPENERS, *OTHER_KINDS} <= set(rows)
+    assert set(OPENERS) <= set(rows)
     for kind in OPENERS:
         assert ("--trust-model" in rows[kind].consent) == (kind in CAN_RUN_CODE), kind
 

@@ -15,8 +15,9 @@ from pseudocal import InputError
 from pseudocal.app.inputs.blocks import files_at
 from pseudocal.app.inputs.ground_truth import read_ground_truth
 from pseudocal.app.inputs.preprocessing import Preprocessing
-from pseudocal.app.inputs.sets import open_inputs
+from pseudocal.app.inputs.sets import open_images, open_rows
 from pseudocal.app.inputs.tables import read_array, read_columns, read_table
+from pseudocal.app.options import names_in
 
 pyarrow = pytest.importorskip("pyarrow")
 NAMES = ["a", "b"]
@@ -77,11 +78,11 @@ def test_an_unknown_compression_in_npz(tmp_path):
 def test_a_broken_npy_header(tmp_path, text):
     (tmp_path / "x.npy").write_bytes(header(text))
     with pytest.raises(InputError, match=NAMED):
-        np.asarray(open_inputs(str(tmp_path / "x.npy")).read(9))
+        np.asarray(open_rows(str(tmp_path / "x.npy")).read(9))
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("x.npy", header(text))
     with pytest.raises(InputError, match=NAMED):
-        np.asarray(open_inputs(str(tmp_path / "x.npz")).read(9))
+        np.asarray(open_rows(str(tmp_path / "x.npz")).read(9))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_only_real_numbers_are_inputs(tmp_path, dtype):
 
     np.save(tmp_path / "x.npy", np.zeros((4, 3), dtype=dtype))
     with pytest.raises(InputError, match="expected an array with one input per row, got"):
-        open_inputs(str(tmp_path / "x.npy"))
+        open_rows(str(tmp_path / "x.npy"))
     with pytest.raises(InputError, match="expected one input per row, got"):
         shards(tmp_path / "x.npy")[0].read()
 
@@ -221,6 +222,17 @@ def test_contradictory_duplicates_of_a_label(tmp_path):
     np.testing.assert_array_equal(read_ground_truth(tmp_path / "y.csv", NAMES), [1, 0])
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path):
+    (tmp_path / "names.txt").write_text("cat\ndog\n", encoding="utf-8-sig")
+    assert names_in(tmp_path / "names.txt") == ("cat", "dog")
+    (tmp_path / "y.txt").write_text("dog\ncat\n", encoding="utf-8-sig")
+    found = read_ground_truth(tmp_path / "y.txt", NAMES, ["cat", "dog"])
+    np.testing.assert_array_equal(found, [1, 0])
+    (tmp_path / "a.png").touch()
+    (tmp_path / "images.txt").write_text("a.png\n", encoding="utf-8-sig")
+    assert open_images(str(tmp_path / "images.txt"), Preprocessing()).paths[0].is_file()
+
+
 def test_labels_that_are_truths_are_numbers(tmp_path):
     np.save(tmp_path / "y.npy", np.array([True, False]))
     np.testing.assert_array_equal(read_ground_truth(tmp_path / "y.npy", NAMES), [1, 0])
@@ -230,7 +242,8 @@ def test_labels_that_are_truths_are_numbers(tmp_path):
 def test_a_fifo_in_place_of_a_file(tmp_path, name):
     os.mkfifo(tmp_path / name)
     reads = [
-        lambda path: open_inputs(str(path), preprocessing=Preprocessing()),
+        lambda path: open_images(str(path), Preprocessing()),
+        lambda path: open_rows(str(path)),
         lambda path: read_ground_truth(path, NAMES),
         lambda path: files_at(str(path), (".npy",)),
     ]
@@ -270,7 +283,7 @@ def test_damaged_anywhere(tmp_path, suffix, seed):
             bad[place] = rng.integers(0, 256)
         path.write_bytes(bad)
         try:
-            open_inputs(str(path)).read(0)
+            open_rows(str(path)).read(0)
         except InputError as error:
             refused.append(str(error))
     assert refused

@@ -17,7 +17,7 @@ from pseudocal.app.inputs.preprocessing import (
     preprocessing_for,
     preprocessing_of_second,
 )
-from pseudocal.app.inputs.sets import ArraySet, open_inputs, read_batches
+from pseudocal.app.inputs.sets import ArraySet, open_images, read_batches
 from pseudocal.app.inputs.tables import read_columns, read_table
 from pseudocal.batches import unread_batches
 from pseudocal.extras import MissingExtraError
@@ -101,7 +101,7 @@ def test_images_of_any_mode_become_three_channels(tmp_path):
         Image.new(mode, (20, 10)).save(
             tmp_path / f"{mode.replace(';', '')}.{'jpg' if mode == 'CMYK' else 'png'}"
         )
-    inputs = open_inputs(str(tmp_path), preprocessing=Preprocessing((8, 8)))
+    inputs = open_images(str(tmp_path), Preprocessing((8, 8)))
     assert {inputs.read(i).shape for i in range(len(inputs))} == {(3, 8, 8)}
 
 
@@ -154,6 +154,12 @@ def test_a_second_opinion_gets_no_size_that_it_does_not_take():
     )
     with pytest.raises(InputError, match=r"takes images of shape \(3, 260, 260\), .* \(3, 224"):
         preprocessing_of_second(first, (3, 260, 260), {}, {"size": (224, 224)})
+
+
+def test_a_second_model_is_cropped_where_the_first_is_stretched():
+    stretched = Preprocessing((224, 224), resize="stretch")
+    second = preprocessing_of_second(stretched, None, {}, {"crop_pct": 0.875})
+    assert (second.resize, second.edge) == ("crop", 256)
 
 
 def test_whole_numbers_become_floats_since_rows_are_mixed():

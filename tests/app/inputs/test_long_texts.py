@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 
 from pseudocal.app.inputs.ground_truth import read_ground_truth
-from pseudocal.app.inputs.sets import read_batches
+from pseudocal.app.inputs.sets import open_texts, read_batches
 from pseudocal.app.inputs.tables import read_columns
-from pseudocal.app.inputs.texts import open_texts
 from pseudocal.batches import unread_batches
 from pseudocal.skipped import Skipped
 

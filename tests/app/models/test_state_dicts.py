@@ -19,6 +19,7 @@ transformers = pytest.importorskip("transformers")
 
 from torch import Tensor, nn  # noqa: E402
 
+from pseudocal.app.models.files import open_model  # noqa: E402
 from pseudocal.app.models.state_dicts import (  # noqa: E402
     import_backbone,
     import_classifier,
@@ -286,6 +287,14 @@ def test_what_does_not_fit_is_named(body, tmp_path) -> None:
 class Evil:
     def __reduce__(self):
         return (Path.touch, (Path("touched"),))
+
+
+@pytest.mark.parametrize("suffix", ["pth", "safetensors"])
+def test_a_damaged_file_is_an_input_error(tmp_path, suffix) -> None:
+    path = tmp_path / f"model.{suffix}"
+    path.write_bytes(b"\x10" + bytes(7) + b"no header of tensors")
+    with pytest.raises(InputError, match=rf"model.{suffix} is damaged or holds more than tensors"):
+        open_model(str(path), architecture="resnet50")
 
 
 def test_a_pickle_runs_nothing(tmp_path, monkeypatch) -> None:

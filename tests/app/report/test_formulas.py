@@ -25,7 +25,7 @@ from pseudocal.app.inputs.tables import AT_START, WITHIN, csv_cell
 from pseudocal.app.label_files import read_label_lines
 from pseudocal.app.labelling import label
 from pseudocal.app.outputs import collect_outputs
-from pseudocal.app.report.predictions import Confidences, row_table, writing_predictions
+from pseudocal.app.report.predictions import Confidences, row_table, writing_table
 from pseudocal.app.run import Run, save_record
 
 FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -96,7 +96,7 @@ def test_predictions_hold_no_formula_and_name_their_inputs_as_labels(names, clas
     top = np.arange(len(names))[:, None] % len(classes)
     seen = Confidences(top, np.full(top.shape, 0.75), np.full(top.shape, 0.5))
     with TemporaryDirectory() as folder:
-        with writing_predictions(Path(folder), "csv") as write:
+        with writing_table(Path(folder) / "predictions.csv") as write:
             write(row_table(names, seen, classes))
         path = Path(folder) / "predictions.csv"
         assert formulas(path) == []

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pseudocal.app.report import predictions
-from pseudocal.app.report.predictions import image_table, writing_predictions
+from pseudocal.app.report.predictions import image_table, writing_table
 
 
 def images(names, classes):
@@ -20,7 +20,7 @@ def images(names, classes):
 
 
 def write_predictions(folder, parts, kind):
-    with writing_predictions(folder, kind) as write:
+    with writing_table(folder / f"predictions.{kind}") as write:
         for part in parts:
             write(part)
 

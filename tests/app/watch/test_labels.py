@@ -60,7 +60,7 @@ def test_batches_that_come_while_a_person_labels_do_not_change_the_page(alarmed:
 
 
 def test_a_page_that_was_interrupted_is_written_again(alarmed: World, monkeypatch):
-    from pseudocal.app import monitor_runs
+    from pseudocal.app import monitor_labels
 
     def interrupted(*given: object) -> None:
         raise KeyboardInterrupt
@@ -69,7 +69,7 @@ def test_a_page_that_was_interrupted_is_written_again(alarmed: World, monkeypatc
     before = asked(alarmed)
     shutil.rmtree(alarmed.monitor / "labelling")
     with monkeypatch.context() as patch:
-        patch.setattr(monitor_runs, "save_run", interrupted)
+        patch.setattr(monitor_labels, "save_run", interrupted)
         with pytest.raises(KeyboardInterrupt):
             label_monitor(alarmed.monitor, 40)
     label_monitor(alarmed.monitor, 40)

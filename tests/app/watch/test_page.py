@@ -234,8 +234,11 @@ def test_hover_gives_the_numbers_of_a_batch(show):
     assert tips.first.text_content().startswith("2024-01-01: 500 inputs, estimated accuracy 9")
 
 
-def test_batches_that_were_counted_late_stand_where_they_belong():
+@pytest.mark.parametrize("missing", [False, True])
+def test_batches_that_were_counted_late_stand_where_they_belong(missing):
     state, events = made(9)
+    if missing:  # a gap in the line
+        events[7] = replace(events[7], accuracy=None)
     late = [events[0], *events[5:], *events[1:5]]
     assert _first_line(page(state, late)) == _first_line(page(state, events))
 

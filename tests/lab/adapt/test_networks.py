@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from pseudocal.app.models.networks import ARCHITECTURES
+from pseudocal.app.models.state_dicts import ARCHITECTURES
 from pseudocal.arrays import InputError
 from pseudocal.lab.adapt import BACKBONES, Choice, Network, TrainingRun, build_backbone, train
 from pseudocal.lab.adapt.backbones import cached_features, compute_features

@@ -13,7 +13,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from typer.testing import CliRunner
 
 from pseudocal.app.cli import app
-from pseudocal.app.models.networks import ARCHITECTURES, ResNet
+from pseudocal.app.models.state_dicts import ARCHITECTURES, ResNet
 from pseudocal.lab.adapt import METHODS
 from pseudocal.lab.adapt.backbones import Backbone
 from pseudocal.lab.bench import Store, dry_run, run

@@ -57,7 +57,8 @@ class Shard:
             return self._rows(Path(self.url))
         with TemporaryDirectory(prefix="pseudocal-") as folder:
             local = Path(folder) / self.url.rpartition("/")[2]
-            _fetch(self.url, local)
+            with require("fsspec", "ray").open(self.url, "rb") as remote, local.open("wb") as file:
+                copyfileobj(remote, file, 2**20)
             try:
                 return self._rows(local)
             except InputError as error:
@@ -175,12 +176,6 @@ def files_at(where: str, suffixes: tuple[str, ...]) -> list[str]:
     return sorted(
         str(p) for p in found if p.name.lower().endswith(suffixes) and not p.name.startswith(".")
     )
-
-
-def _fetch(url: str, path: Path) -> None:
-    """Copy a remote file to `path`."""
-    with require("fsspec", "ray").open(url, "rb") as remote, path.open("wb") as local:
-        copyfileobj(remote, local, 2**20)
 
 
 def _remote(where: str, suffixes: tuple[str, ...]) -> list[str]:

@@ -81,7 +81,10 @@ def read_choices(path: Path) -> Choices:
                 f"{path} has prompts of one question with different numbers of options: "
                 f"{brief(prompts[0].question or prompts[0].key)}"
             )
-        rows.append(_padded(_averaged([prompt.logprobs for prompt in prompts]), width))
+        row = _averaged([prompt.logprobs for prompt in prompts])
+        # options that only other questions have are all but impossible
+        missing = row.min() + MISSING_OPTION
+        rows.append(np.pad(row, (0, width - len(row)), constant_values=missing))
     firsts = [prompts[0] for prompts in questions.values()]
     names = [str(i) if one.name is None else one.name for i, one in enumerate(firsts)]
     columns = {}
@@ -104,12 +107,6 @@ def _averaged(prompts: list[list[float]]) -> Floats:
     of_options = values - np.logaddexp.reduce(values, axis=1, keepdims=True)
     mean: Floats = np.logaddexp.reduce(of_options, axis=0) - np.log(len(prompts))
     return mean
-
-
-def _padded(row: Floats, width: int) -> Floats:
-    """A row with the options that only other questions have, which are all but impossible."""
-    missing = np.full(width - len(row), row.min() + MISSING_OPTION)
-    return np.concatenate([row, missing])
 
 
 def _lines(path: Path) -> Iterator[_Line]:

@@ -25,6 +25,7 @@ from pseudocal.app.inputs.tables import (
     plain_cell,
     read_array,
     read_columns,
+    read_text,
     text_array,
 )
 from pseudocal.arrays import InputError
@@ -43,14 +44,16 @@ def read_ground_truth(
     table without `file`, or of a text file with one label per line are taken in the order of the
     data.
     """
-    check_regular(path, "a file of labels")
+    what = "a file of labels"
+    check_regular(path, what)
     suffix = path.suffix.lower()
     if suffix in TABLES:
         values = _table(path, names)
     elif suffix in ARRAYS:
         values = np.asarray(read_array(path))
     else:
-        values = _lines(path)
+        lines = [line.strip() for line in read_text(path, what).splitlines()]
+        values = text_array([line for line in lines if line])
     if len(values) != len(names):
         raise InputError(f"{path} has {len(values)} labels for {len(names)} inputs")
     return as_numbers(values, classes, path)
@@ -144,14 +147,6 @@ def _table(path: Path, names: Sequence[str]) -> NDArray[Any]:
     if missing:
         raise InputError(f"{path} has no label for {missing[0]}")
     return np.array([by_name[name] for name in names], dtype=table["label"].dtype)
-
-
-def _lines(path: Path) -> NDArray[Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is neither a table nor text in UTF-8") from error
-    return text_array([line.strip() for line in text.splitlines() if line.strip()])
 
 
 @dataclass(frozen=True, eq=False)

@@ -117,7 +117,11 @@ class Preprocessing:
         """Resize and crop a decoded image: height x width x channels, pixels as they were."""
         if image.mode != "F":  # mode F stays grey and keeps its fractions
             image = image.convert("L" if self.channels == 1 else "RGB")
-        values = np.array(self._fitted(image), dtype=np.float32)
+        whole = self._whole(*image.size)
+        resized = image.resize(whole, self.resample)
+        if self.cuts(*image.size):
+            resized = resized.crop(self._cut(whole))
+        values = np.array(resized, dtype=np.float32)
         if values.ndim == 2:
             values = np.repeat(values[:, :, None], self.channels, axis=2)
         return values
@@ -155,11 +159,6 @@ class Preprocessing:
         x = across / whole[0]
         y = down / whole[1]
         return left * x, top * y, right * x, bottom * y
-
-    def _fitted(self, image: Any) -> Any:
-        whole = self._whole(*image.size)
-        resized = image.resize(whole, self.resample)
-        return resized.crop(self._cut(whole)) if self.cuts(*image.size) else resized
 
     def _cut(self, whole: tuple[int, int]) -> tuple[int, int, int, int]:
         """Return the part of a resized image that the model sees: its centre."""
@@ -268,7 +267,7 @@ def preprocessing_of_second(
     fraction = own.pop("crop_pct", None)
     size = own.get("size", first.size)
     if fraction is not None:
-        own["edge"] = math.floor(min(size) / fraction)
+        own |= {"resize": "crop", "edge": math.floor(min(size) / fraction)}
     elif first.edge is not None and "edge" not in own:
         own["edge"] = first.edge * min(size) // min(first.size)
     made = _made(asdict(first) | own)

@@ -314,7 +314,7 @@ def check_preprocessing(
     better = better_than_given(variants)
     if better is not None:
         raise WrongPreprocessingError(
-            f"the images seem to be prepared in another way than in training: with {better.flags} the "
+            f"the images seem to be preprocessed differently than in training: with {better.flags} the "
             "predictions stand out more; pass that, or --preprocess-check off to go on",
             table_of(variants),
         )

@@ -1,4 +1,4 @@
-"""Sets of unlabelled inputs: images, arrays and tables, and threads that read them ahead."""
+"""Sets of unlabelled inputs: images, arrays, tables and texts, and threads that read them ahead."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pseudocal.app.inputs.choices import JSONL, read_choices
 from pseudocal.app.inputs.images import IMAGE_SUFFIXES, decode_image
 from pseudocal.app.inputs.preprocessing import Preprocessing
 from pseudocal.app.inputs.tables import (
@@ -27,15 +28,17 @@ from pseudocal.app.inputs.tables import (
     check_regular,
     chosen_columns,
     read_array,
+    read_columns,
     read_sparse,
     read_table,
+    read_text,
 )
 from pseudocal.arrays import InputError, Inputs, Predictor
 from pseudocal.batches import Batch, take
 from pseudocal.extras import MissingExtraError, require
 from pseudocal.predictors import Deferred, as_predictor
 from pseudocal.skipped import Skipped, one_line
-from pseudocal.stored import ChangedFileError, StoredArray
+from pseudocal.stored import ChangedFileError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -43,6 +46,9 @@ if TYPE_CHECKING:
 # bytes: a larger array is not checked when it is opened, only while the model reads it
 CHECKED_AT_ONCE = 2**31
 BATCHES_AHEAD = 2
+# the column of a table, if the user names none; the lines of a text file are called so too
+USUAL_COLUMN = "text"
+NO_INPUTS = ("file", "label")  # columns that name the inputs and say what they are
 
 
 class InputSet(ABC):
@@ -119,6 +125,25 @@ class FrameSet(InputSet):
     def rows(self, numbers: NDArray[np.intp]) -> Any:
         """Return the rows with these numbers as a data frame."""
         return take(self.frame, numbers)
+
+
+@dataclass(frozen=True)
+class TextSet(InputSet):
+    """Texts, named by their number.
+
+    >>> TextSet(["good", "bad"]).read(1)
+    array('bad', dtype=object)
+    """
+
+    texts: list[str]
+    column: str | None = None  # of a table; None for the lines of a file
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def read(self, i: int) -> NDArray[Any]:
+        """Return text i; a batch of texts is an array of Python strings."""
+        return np.array(self.texts[i], dtype=object)
 
 
 @dataclass(frozen=True)
@@ -265,19 +290,17 @@ def check_found(data: str) -> None:
         check_regular(Path(data), "a folder, a list of paths, an array or a table")
 
 
-def open_inputs(
+def open_rows(
     data: str,
     *,
-    preprocessing: Preprocessing | None = None,
     dtype: str | None = None,
     columns: Iterable[str] | None = None,
     field: str | None = None,
-) -> InputSet:
-    """Open a folder or a list of images, an array or a table.
+) -> ArraySet:
+    """Open an array or a table.
 
     Args:
-        data: the name of a folder or a file, or "-" for a list of paths on standard input.
-        preprocessing: what happens to an image before the model sees it; required for images.
+        data: the name of the file.
         dtype: the dtype of the model's inputs; None for float64 from a table and float32 from an
             array.
         columns: the feature columns of a table, in the order the model expects; None for all.
@@ -286,18 +309,12 @@ def open_inputs(
     """
     check_found(data)
     path = Path(data)
-    if holds_images(data):
-        assert preprocessing is not None
-        return _images(data, preprocessing)
     if path.suffix.lower() in TABLES:
         return ArraySet(read_table(path, columns), dtype or "float64")
     matrix = read_sparse(path) if field is None else None
     if matrix is not None:
         return ArraySet(matrix, dtype or "float64")
-    return ArraySet(_rows(read_array(path, field), path), dtype or "float32")
-
-
-def _rows(array: NDArray[Any] | StoredArray, path: Path) -> NDArray[Any] | StoredArray:
+    array = read_array(path, field)
     if array.ndim < 2 or len(array) == 0 or array.dtype.kind not in REAL:
         raise InputError(
             f"expected an array with one input per row, got {array.dtype} of shape {array.shape} "
@@ -305,10 +322,12 @@ def _rows(array: NDArray[Any] | StoredArray, path: Path) -> NDArray[Any] | Store
         )
     if array.nbytes < CHECKED_AT_ONCE:
         check_finite(array, path)
-    return array
+    return ArraySet(array, dtype or "float32")
 
 
-def _images(data: str, preprocessing: Preprocessing) -> ImageSet:
+def open_images(data: str, preprocessing: Preprocessing) -> ImageSet:
+    """Open a folder of images, or a list of them: a text file, or "-" for standard input."""
+    check_found(data)
     path = Path(data)
     if path.is_dir():
         found = sorted(
@@ -328,7 +347,7 @@ def _images(data: str, preprocessing: Preprocessing) -> ImageSet:
         )
     base = Path.cwd() if data == "-" else path.parent
     try:
-        text = sys.stdin.read() if data == "-" else path.read_text(encoding="utf-8")
+        text = sys.stdin.read() if data == "-" else path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         name = "standard input" if data == "-" else data
         raise InputError(f"expected a list of paths, got {name}, which is not text") from error
@@ -358,6 +377,84 @@ def open_frame(path: Path, columns: Iterable[str] | None) -> FrameSet | None:
     if len(frame) != rows or not set(table) <= set(frame.columns):
         raise InputError(f"pandas reads {path} as another table: save it as Parquet")
     return FrameSet(frame[list(table)], numeric)
+
+
+def open_texts(path: Path, column: str | None) -> TextSet:
+    """Open a column of a table, or a text file with one text per line.
+
+    Without a name, the column is `text`, or the only one that holds texts.
+    """
+    described = read_descriptions(path)
+    is_table = path.suffix.lower() in TABLES
+    if column is None or not is_table:
+        column = _usual_column(described)
+    if column not in described:
+        raise InputError(
+            f"{path} has no column {column!r}, but {', '.join(described)}",
+            setting="text",
+            value="NAME",
+        )
+    texts = ["" if text is None else text for text in described[column]]
+    other = next((text for text in texts if not isinstance(text, str)), None)
+    if other is not None:
+        raise InputError(f"expected texts in column {column!r} of {path}, got {other!r}")
+    return TextSet(texts, column if is_table else None)
+
+
+def _usual_column(described: dict[str, Any]) -> str:
+    """The column of texts of a table, if the user names none.
+
+    >>> _usual_column({"stars": np.array([5]), "review": np.array(["Nice."], dtype=object)})
+    'review'
+    """
+    others = [name for name in described if str(name).strip().lower() not in NO_INPUTS]
+    # the lines of a file are a list, a column of a table is an array
+    texts = [
+        name
+        for name in others
+        if isinstance(described[name], list) or described[name].dtype.kind in "OU"
+    ]
+    if USUAL_COLUMN not in described and len(texts) == 1:
+        return texts[0]
+    return USUAL_COLUMN
+
+
+def read_lines(path: Path, what: str = "a text file") -> list[str]:
+    """Read the lines of a text file in UTF-8; line breaks at its end do not count."""
+    text = read_text(path, what).rstrip("\r\n")
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    if lines == [""]:
+        raise InputError(f"expected {what}, got {path}, which is empty")
+    if "\0" in text:
+        raise InputError(f"expected {what}, got {path}, which is not text")
+    return lines
+
+
+def read_descriptions(path: Path) -> dict[str, Any]:
+    """Read the columns of a table by name, or the lines of a text file as `text`.
+
+    Of a JSONL file of multiple-choice questions: the question and its options.
+    """
+    if path.suffix.lower() == JSONL:
+        return dict(read_choices(path).columns)
+    if path.suffix.lower() in TABLES:
+        return read_columns(path)
+    return {"text": read_lines(path)}
+
+
+def refuse_texts(data: str) -> None:
+    """Refuse a text file whose first line is no path: it may hold texts."""
+    path = Path(data)
+    if data == "-" or not path.is_file() or path.suffix.lower() in IMAGE_SUFFIXES:
+        return
+    first = read_lines(path, "a text file of paths")[0]
+    if not (path.parent / first).exists() and Path(first).suffix.lower() not in IMAGE_SUFFIXES:
+        raise InputError(
+            f"expected a list of images, one path per line, got {path}, which begins with "
+            f"{first[:60]!r}; if these are texts, name them",
+            setting="text",
+            value='"text"',
+        )
 
 
 def read_batches(

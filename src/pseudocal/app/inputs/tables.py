@@ -64,6 +64,15 @@ def check_regular(path: Path, what: str) -> None:
         raise InputError(f"expected {what}, got {path}: {what_is_at(path)}")
 
 
+def read_text(path: Path, what: str) -> str:
+    """Read a text file in UTF-8, with or without a byte order mark."""
+    check_regular(path, what)
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not {what} in UTF-8") from error
+
+
 def read_array(path: Path, field: str | None = None) -> NDArray[Any] | StoredArray:
     """Read an array from .npz, or open one in .npy, whose rows are read when they are needed."""
     check_regular(path, "a NumPy file")

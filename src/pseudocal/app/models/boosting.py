@@ -1,26 +1,34 @@
-"""Boosted trees in the model files of XGBoost (JSON, UBJSON) and LightGBM (text).
+"""Boosted trees in the model files of XGBoost (JSON, UBJSON), LightGBM (text) and CatBoost (.cbm).
 
-Both formats hold data, not code. But the libraries do not check the indices in them: a wrong one
+The formats hold data, not code. But the libraries do not check the indices in them: a wrong one
 could crash the process or read foreign memory. So the trees are checked before anything is
 predicted. Models with categorical splits are refused.
+
+CatBoost itself may crash on a damaged file. So another process reads the file and writes it as JSON,
+which is checked. The trees are evaluated here with NumPy. Models with text or embedding features are
+refused too, and so are trees that do not have one split for each level.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.models.model import Expects, OpenModel
-from pseudocal.app.models.ubjson import decode_ubjson
+from pseudocal.app.models.model import Expects, OpenModel, require_sound
 from pseudocal.arrays import InputError, Inputs, Logits, binary_logits
-from pseudocal.extras import require
+from pseudocal.extras import MissingExtraError, require
 from pseudocal.skipped import one_line
 
 XGBOOST_OBJECTIVES = ("binary:logistic", "binary:logitraw", "multi:softmax", "multi:softprob")
@@ -38,8 +46,34 @@ XGBOOST_NODES = (
     "split_type",
     "sum_hessian",
 )
-CATBOOST = b"CBM1"  # how the files of CatBoost begin (`catboost.py`)
 NO_PARENT = 2**31 - 1  # of the root
+# markers of numbers in UBJSON, as big-endian NumPy dtypes
+UBJSON_NUMBERS = {
+    b"i": ">i1",
+    b"U": ">u1",
+    b"I": ">i2",
+    b"l": ">i4",
+    b"L": ">i8",
+    b"d": ">f4",
+    b"D": ">f8",
+}
+UBJSON_CONSTANTS = {b"T": True, b"F": False, b"Z": None}
+CATBOOST = b"CBM1"  # how the files of CatBoost begin
+CATBOOST_LOSSES = ("CrossEntropy", "Logloss", "MultiClass")  # those whose scores are logits
+DEEPEST = 16  # levels of a tree, the most that CatBoost grows
+# what a missing value counts as
+MISSING = {"AsIs": -np.inf, "AsFalse": -np.inf, "AsTrue": np.inf}
+CONVERT_CATBOOST = """
+import sys
+import catboost
+
+model = catboost.CatBoost()
+try:
+    model.load_model(sys.argv[1], format="cbm")
+    model.save_model(sys.argv[2], format="json")
+except Exception as error:
+    sys.exit(str(error))
+"""
 LARGEST = 2**20  # features or classes
 UNSUPPORTED = "pass the model as module:function"
 
@@ -63,7 +97,7 @@ def boosting_kind(start: bytes) -> str | None:
 
 
 @contextmanager
-def naming(model: str) -> Iterator[None]:
+def _naming(model: str) -> Iterator[None]:
     """Name the model in errors; a damaged file may raise anything."""
     try:
         yield
@@ -71,6 +105,19 @@ def naming(model: str) -> Iterator[None]:
         raise InputError(f"{model} {error}") from error
     except Exception as error:
         raise InputError(f"{model} cannot be read: {one_line(error)}") from error
+
+
+def _check_children(children: NDArray[Any], nodes: int) -> None:
+    """Check that children exist and have one parent each: then every path ends in a leaf.
+
+    Node 0 is the root.
+    """
+    require_sound(((children > 0) & (children < nodes)).all())
+    require_sound(len(np.unique(children)) == len(children))
+
+
+def _check_features(split: NDArray[Any], features: int) -> None:
+    require_sound(((split >= 0) & (split < features)).all())
 
 
 # ------------------------------------------------------------------------------ XGBoost
@@ -97,7 +144,7 @@ class XGBoostPredictor:
 def open_xgboost(path: Path, **_: Any) -> OpenModel:
     """Open a classifier that XGBoost's `save_model` wrote."""
     xgboost = require("xgboost", "xgboost")
-    with naming(f"the XGBoost model {path}"):
+    with _naming(f"the XGBoost model {path}"):
         content = path.read_bytes()
         is_text = content.lstrip()[1:].lstrip().startswith(b'"')
         saved = json.loads(content) if is_text else decode_ubjson(content)
@@ -179,6 +226,72 @@ def _check_xgboost_tree(tree: dict[str, Any], features: int) -> None:
     _check_features(np.array(tree["split_indices"])[inner], features)
 
 
+def decode_ubjson(content: bytes) -> Any:
+    r"""Return the value in UBJSON, the binary variant of JSON that XGBoost writes.
+
+    >>> decode_ubjson(b"{i\x01a[$i#i\x02\x05\x06i\x01bSi\x02hi}")
+    {'a': [5, 6], 'b': 'hi'}
+    """
+    file = BytesIO(content)
+    return _value(file, _take(file))
+
+
+def _take(file: BytesIO, size: int = 1) -> bytes:
+    found = file.read(max(0, size))
+    if len(found) != size:
+        raise InputError("is cut off or damaged")
+    return found
+
+
+def _value(file: BytesIO, marker: bytes) -> Any:
+    """The value behind its marker."""
+    if marker == b"{":
+        found = dict[str, Any]()
+        while (marker := _take(file)) != b"}":
+            name = _text(file, marker)
+            found[name] = _value(file, _take(file))
+        return found
+    if marker == b"[":
+        return _array(file)
+    if marker == b"S":
+        return _text(file, _take(file))
+    if marker in UBJSON_CONSTANTS:
+        return UBJSON_CONSTANTS[marker]
+    return _numbers(file, marker)[0]
+
+
+def _array(file: BytesIO) -> list[Any]:
+    marker = _take(file)
+    if marker == b"$":  # numbers of one kind
+        kind = _take(file)
+        if _take(file) != b"#":
+            raise InputError("is damaged")
+        return _numbers(file, kind, _length(file, _take(file)))
+    if marker == b"#":
+        return [_value(file, _take(file)) for _ in range(_length(file, _take(file)))]
+    found = []
+    while marker != b"]":
+        found.append(_value(file, marker))
+        marker = _take(file)
+    return found
+
+
+def _text(file: BytesIO, marker: bytes) -> str:
+    return _take(file, _length(file, marker)).decode("utf-8")
+
+
+def _length(file: BytesIO, marker: bytes) -> int:
+    return int(_numbers(file, marker)[0])
+
+
+def _numbers(file: BytesIO, marker: bytes, count: int = 1) -> list[Any]:
+    if marker not in UBJSON_NUMBERS:
+        raise InputError("is damaged")
+    dtype = np.dtype(UBJSON_NUMBERS[marker])
+    found: list[Any] = np.frombuffer(_take(file, count * dtype.itemsize), dtype).tolist()
+    return found
+
+
 # ------------------------------------------------------------------------------ LightGBM
 
 
@@ -198,7 +311,7 @@ class LightGBMPredictor:
 def open_lightgbm(path: Path, **_: Any) -> OpenModel:
     """Open a classifier that the `save_model` of a LightGBM booster wrote."""
     lightgbm = require("lightgbm", "lightgbm")
-    with naming(f"the LightGBM model {path}"):
+    with _naming(f"the LightGBM model {path}"):
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
         # without the sizes LightGBM splits the text as we do
         lines = [line for line in lines if not line.startswith("tree_sizes=")]
@@ -252,42 +365,144 @@ def _check_lightgbm(header: dict[str, str], trees: list[dict[str, str]]) -> floa
         if int(tree.get("num_cat", 0)) or int(tree.get("is_linear", 0)):
             raise InputError(f"splits categories or has linear leaves: {UNSUPPORTED}")
         leaves = int(tree["num_leaves"])
-        require_sound(leaves > 0 and len(_numbers(tree, "leaf_value", float)) == leaves)
+        require_sound(leaves > 0 and len(_column(tree, "leaf_value", float)) == leaves)
         if leaves == 1:
             continue
-        children = np.concatenate([_numbers(tree, "left_child"), _numbers(tree, "right_child")])
-        split = _numbers(tree, "split_feature")
+        children = np.concatenate([_column(tree, "left_child"), _column(tree, "right_child")])
+        split = _column(tree, "split_feature")
         require_sound(len(split) == leaves - 1 and len(children) == 2 * (leaves - 1))
-        require_sound(len(_numbers(tree, "left_child")) == leaves - 1)
+        require_sound(len(_column(tree, "left_child")) == leaves - 1)
         _check_children(children[children >= 0], leaves - 1)
         require_sound((~children[children < 0] < leaves).all())
         _check_features(split, features)
-        require_sound(not (_numbers(tree, "decision_type") & 1).any())  # 1 stands for categories
+        require_sound(not (_column(tree, "decision_type") & 1).any())  # 1 stands for categories
     scales = [float(each.partition(":")[2]) for each in settings if each.startswith("sigmoid:")]
     return scales[0] if scales else 1.0
 
 
-def _numbers(tree: dict[str, str], name: str, kind: type = int) -> NDArray[Any]:
+def _column(tree: dict[str, str], name: str, kind: type = int) -> NDArray[Any]:
     return np.array([kind(number) for number in tree[name].split()])
 
 
-# ------------------------------------------------------------------------------ trees
+# ------------------------------------------------------------------------------ CatBoost
 
 
-def require_sound(condition: Any) -> None:
-    """Refuse trees that do not fulfil a condition."""
-    if not condition:
-        raise InputError("cannot be read: its trees are damaged")
+@dataclass(frozen=True)
+class Tree:
+    """A tree with one split for each level: a value above its border sets one bit of the leaf."""
+
+    columns: NDArray[np.intp]  # of the inputs, one for each split
+    borders: NDArray[np.float32]
+    leaves: NDArray[np.float64]  # (leaves, scores)
+
+    def __call__(self, x: NDArray[np.float32], /) -> NDArray[np.float64]:
+        """Look up the scores of each row.
+
+        >>> borders = np.array([0.5, 0.5], dtype=np.float32)
+        >>> tree = Tree(np.array([0, 1]), borders, np.array([[0.0], [10.0], [20.0], [30.0]]))
+        >>> tree(np.array([[1, 0], [0, 1]], dtype=np.float32)).ravel()
+        array([10., 20.])
+        """
+        above = x[:, self.columns] > self.borders
+        leaf = above @ (1 << np.arange(len(self.borders)))
+        return self.leaves[leaf]
 
 
-def _check_children(children: NDArray[Any], nodes: int) -> None:
-    """Check that children exist and have one parent each: then every path ends in a leaf.
+@dataclass(frozen=True)
+class CatBoostPredictor:
+    """Logits of a CatBoost model."""
 
-    Node 0 is the root.
-    """
-    require_sound(((children > 0) & (children < nodes)).all())
-    require_sound(len(np.unique(children)) == len(children))
+    trees: list[Tree]
+    scale: float
+    bias: NDArray[np.float64]
+    missing: NDArray[np.float32]  # what a missing value counts as, for each column
+
+    def __call__(self, x: Inputs, /) -> Logits:
+        """Predict one batch of rows."""
+        values = np.asarray(x, dtype=np.float32)
+        values = np.where(np.isnan(values), self.missing, values)
+        scores = np.zeros((len(values), len(self.bias)))
+        for tree in self.trees:
+            scores += tree(values)
+        scores = self.scale * scores + self.bias
+        return binary_logits(scores[:, 0]) if len(self.bias) == 1 else scores
 
 
-def _check_features(split: NDArray[Any], features: int) -> None:
-    require_sound(((split >= 0) & (split < features)).all())
+def open_catboost(path: Path, **_: Any) -> OpenModel:
+    """Open a classifier that CatBoost's `save_model` wrote."""
+    if find_spec("catboost") is None:
+        raise MissingExtraError("catboost", "catboost")
+    with _naming(f"the CatBoost model {path}"):
+        saved = _as_json(path)
+        features = _check_kind(saved)
+        predict = _predictor(saved, features)
+    names = tuple(str(each["feature_id"]) for each in features)
+    return OpenModel(
+        kind="catboost",
+        predict=predict,
+        expects=Expects((len(features),), "float32", names if all(names) else None, frames=True),
+        classes=_class_names(saved, max(2, len(predict.bias))),
+        notes=(f"CatBoost model of {len(features)} features",),
+    )
+
+
+def _as_json(path: Path) -> dict[str, Any]:
+    """The content of a file, read by CatBoost in another process, which may crash."""
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "model.json"
+        # -P: nothing is imported from the current folder
+        words = [sys.executable, "-P", "-c", CONVERT_CATBOOST, str(path.absolute()), str(target)]
+        done = subprocess.run(words, capture_output=True, check=False)  # noqa: S603
+        if done.returncode:
+            said = done.stderr.decode(errors="replace").split("\n")
+            why = next((line for line in said if line.strip()), "it is damaged")
+            raise InputError(f"cannot be read: {why.strip()[:300]}")
+        content: dict[str, Any] = json.loads(target.read_bytes())
+    return content
+
+
+def _check_kind(saved: dict[str, Any]) -> list[dict[str, Any]]:
+    """Refuse models that are not classifiers of numbers; return the features by column."""
+    loss = saved["model_info"]["params"]["loss_function"]["type"]
+    if loss not in CATBOOST_LOSSES:
+        raise InputError(f"has the loss {loss}, which gives no probabilities of classes")
+    others = sorted(set(saved["features_info"]) - {"float_features"})
+    if others:
+        raise InputError(f"has {others[0].replace('_', ' ')}: {UNSUPPORTED}")
+    if "oblivious_trees" not in saved:
+        raise InputError(f"has trees that are not symmetric: {UNSUPPORTED}")
+    features = saved["features_info"]["float_features"]
+    require_sound(0 < len(features) < LARGEST)
+    for i, each in enumerate(features):
+        require_sound(each["feature_index"] == each["flat_feature_index"] == i)
+    return list(features)
+
+
+def _predictor(saved: dict[str, Any], features: list[dict[str, Any]]) -> CatBoostPredictor:
+    scale, bias = saved["scale_and_bias"]
+    require_sound(0 < len(bias) < LARGEST)
+    missing = [MISSING[each["nan_value_treatment"]] for each in features]
+    trees = [_tree(each, len(features), len(bias)) for each in saved["oblivious_trees"]]
+    return CatBoostPredictor(
+        trees, float(scale), np.array(bias, dtype=np.float64), np.array(missing, dtype=np.float32)
+    )
+
+
+def _tree(saved: dict[str, Any], features: int, scores: int) -> Tree:
+    splits = saved["splits"] or []
+    require_sound(len(splits) <= DEEPEST)
+    require_sound(all(each["split_type"] == "FloatFeature" for each in splits))
+    columns = np.array([each["float_feature_index"] for each in splits], dtype=np.intp)
+    borders = np.array([each["border"] for each in splits], dtype=np.float32)
+    leaves = np.array(saved["leaf_values"], dtype=np.float64)
+    require_sound(((columns >= 0) & (columns < features)).all())
+    require_sound(leaves.size == scores << len(splits) and np.isfinite(leaves).all())
+    return Tree(columns, borders, leaves.reshape(-1, scores))
+
+
+def _class_names(saved: dict[str, Any], classes: int) -> tuple[str, ...]:
+    """The class names, if they are texts."""
+    names = saved["model_info"].get("class_params", {}).get("class_names", [])
+    if len(names) != classes or not all(isinstance(name, str) for name in names):
+        return ()
+    return tuple(names)

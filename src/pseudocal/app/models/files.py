@@ -21,8 +21,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pseudocal.app.models.boosting import boosting_kind, open_lightgbm, open_xgboost
-from pseudocal.app.models.catboost import open_catboost
+from pseudocal.app.models.boosting import (
+    boosting_kind,
+    open_catboost,
+    open_lightgbm,
+    open_xgboost,
+)
+from pseudocal.app.models.encoders import (
+    COLUMNS,
+    PACKAGED,
+    open_encoder,
+    open_packaged,
+    open_zero_shot,
+)
 from pseudocal.app.models.hugging_face import is_hub_name, no_such_model, open_hugging_face
 from pseudocal.app.models.model import (
     SECOND_ONLY,
@@ -84,17 +95,17 @@ def open_model(
         typed: whether the user gave the name. If it was read from a file, `module:function` needs
             `trust` too, and is not looked for in the current folder.
         architecture: the network of a state dict, a name in
-            `app.models.networks.ARCHITECTURES`; not used for other formats.
+            `app.models.state_dicts.ARCHITECTURES`; not used for other formats.
         classes: the class names, for a zero-shot encoder; not used for other formats.
         **options: arguments of the opener for that format: `device`, `logits_tensor`,
             `output_type`, `binary`.
 
     """
     if architecture is not None and Path(name).suffix in TENSOR_SUFFIXES:
-        state_dicts = require("pseudocal.app.models.state_dicts", "torch")
-        opened: OpenModel = state_dicts.open_state_dict(Path(name), architecture, **options)
-        return opened
-    kind = kind_of(name)
+        kind = "state_dict"
+        options["architecture"] = architecture
+    else:
+        kind = kind_of(name)
     if kind in CAN_RUN_CODE and not trust:
         raise UntrustedError(
             f"{name} is {CAN_RUN_CODE[kind]}, which can run code: export it with "
@@ -108,19 +119,11 @@ def open_model(
     named = kind in ("callable", "surrogate", "zero-shot") or is_hub_name(name)
     source = name if named else Path(name)
     with _naming(name, "opened"):
-        found = _opener(kind)(source, classes=classes, trust=trust, typed=typed, **options)
+        found = OPENERS[kind](source, classes=classes, trust=trust, typed=typed, **options)
     if found.export is None:
         return found
     # the damage of a file may show only when it is exported
     return replace(found, export=_naming(name, "exported")(found.export))
-
-
-def _opener(kind: str) -> Callable[..., OpenModel]:
-    if kind in OPENERS:
-        return OPENERS[kind]
-    from pseudocal.app.models import encoders  # which calls `open_model`
-
-    return encoders.open_surrogate if kind == "surrogate" else encoders.open_zero_shot
 
 
 @contextmanager
@@ -307,6 +310,55 @@ def _made_once(model: Any, name: str) -> Any:
     return made
 
 
+def open_surrogate(
+    name: str, *, device: str = "cpu", trust: bool = False, typed: bool = True, **_: Any
+) -> OpenModel:
+    """Open the encoder that `surrogate:BACKBONE` names; it predicts features instead of logits.
+
+    >>> open_surrogate("surrogate:columns").notes
+    ('a surrogate of the standardised columns',)
+
+    Args:
+        name: "surrogate:" and a packaged EfficientNet, a model file, a Hugging Face folder,
+            `hf:owner/name`, `module:function`, or "columns" for inputs as they are, each column
+            divided by its standard deviation.
+        device: where the encoder runs.
+        trust: whether a file may run code.
+        typed: whether the user gave the name, as in `open_model`.
+
+    """
+    backbone = name.partition(":")[2]
+    if backbone == COLUMNS:
+        return OpenModel(
+            COLUMNS, np.asarray, notes=("a surrogate of the standardised columns",), encodes=True
+        )
+    if backbone in PACKAGED:
+        found = open_packaged(backbone, device)
+    elif not backbone or not (Path(backbone).exists() or {":", "/"} & set(backbone)):
+        known = ", ".join((*PACKAGED, COLUMNS))
+        raise InputError(
+            f"unknown features of a surrogate: {backbone!r}; use {known}, a model file, a Hugging "
+            "Face folder, hf:owner/name or module:function"
+        )
+    elif kind_of(backbone) == "huggingface":
+        found = open_encoder(backbone, device)
+    else:
+        found = open_model(backbone, trust=trust, typed=typed, device=device, output_type="logits")
+    return replace(
+        found,
+        classes=(),
+        notes=(f"a surrogate of the features of {backbone}",),
+        encodes=True,
+        export=None,
+    )
+
+
+def _open_state_dict(path: Path, **options: Any) -> OpenModel:
+    state_dicts = require("pseudocal.app.models.state_dicts", "torch")
+    opened: OpenModel = state_dicts.open_state_dict(path, **options)
+    return opened
+
+
 OPENERS: dict[str, Callable[..., OpenModel]] = {
     "callable": open_function,
     "catboost": open_catboost,
@@ -315,8 +367,11 @@ OPENERS: dict[str, Callable[..., OpenModel]] = {
     "onnx": open_onnx,
     "pt2": open_exported,
     "sklearn": open_skops,
+    "state_dict": _open_state_dict,
+    "surrogate": open_surrogate,
     "torchscript": open_torchscript,
     "xgboost": open_xgboost,
+    "zero-shot": open_zero_shot,
 }
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from pseudocal.app.models.model import Expects, OpenModel, check_exported, or_input_error
 from pseudocal.arrays import Floats, InputError, Inputs, Logits, Predictor
 from pseudocal.extras import require
+from pseudocal.files import is_inside
 from pseudocal.skipped import one_line
 
 HUB_PREFIX = "hf:"
@@ -63,7 +64,7 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
     torch_module = require("pseudocal.predictors.torch_module", "hf")
     transformers = _transformers()
     name = checked_source(name)
-    here = {"trust_remote_code": False, "local_files_only": isinstance(name, Path)}
+    here = _options_of(name)
     with or_input_error(f"{name} is not a Hugging Face classifier with safetensors"):
         config = transformers.AutoConfig.from_pretrained(name, **here)
         kind = _kind_of(getattr(config, "architectures", None) or ())
@@ -85,7 +86,7 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
             export_folder,
             model,
             torch_module.TorchPredictor,
-            beside={"preprocessor_config.json": settings},
+            save_beside=partial(_save_preprocessor, settings),
         ),
     )
 
@@ -93,15 +94,17 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
 def open_headless(name: str | Path, what: str) -> tuple[Any, list[str]]:
     """Open a model without its head, in float32; also name the weights that its files lack."""
     opener = _transformers().AutoModel
-    safe: dict[str, Any] = {
-        "trust_remote_code": False,
-        "use_safetensors": True,
-        "output_loading_info": True,
-    }
     name = checked_source(name)
     with or_input_error(f"{name} is not {what} with safetensors"):
-        model, found = opener.from_pretrained(name, local_files_only=isinstance(name, Path), **safe)
+        model, found = opener.from_pretrained(
+            name, use_safetensors=True, output_loading_info=True, **_options_of(name)
+        )
     return model.float().eval(), sorted(found["missing_keys"])
+
+
+def _options_of(name: str | Path) -> dict[str, bool]:
+    """How anything is loaded: never code beside the model, and for a folder nothing from the hub."""
+    return {"trust_remote_code": False, "local_files_only": isinstance(name, Path)}
 
 
 def _transformers() -> Any:
@@ -141,7 +144,7 @@ def _text_model(name: str | Path, model: Any, classes: tuple[str, ...]) -> OpenM
         expects=Expects(text=True),
         classes=classes,
         notes=(type(model).__name__, f"texts of up to {longest} tokens; longer ones are cut"),
-        export=partial(export_folder, model, make, beside=tokenizer),
+        export=partial(export_folder, model, make, save_beside=tokenizer.save_pretrained),
     )
 
 
@@ -161,9 +164,9 @@ def open_tokenizer(name: str | Path, of: str) -> Any:
     """Open the tokenizer of a model."""
     if isinstance(name, Path) and not any(any(name.glob(pattern)) for pattern in TOKENIZERS):
         raise InputError(f"{name} has no tokenizer: expected {of} with its tokenizer")
-    here = {"trust_remote_code": False, "local_files_only": isinstance(name, Path)}
+    tokenizers = require("transformers", "hf").AutoTokenizer
     with or_input_error(f"the tokenizer of {name}, {of}, cannot be opened"):
-        return require("transformers", "hf").AutoTokenizer.from_pretrained(name, **here)
+        return tokenizers.from_pretrained(name, **_options_of(name))
 
 
 @dataclass(frozen=True)
@@ -277,13 +280,13 @@ def export_folder(
     folder: Path,
     probe: Inputs,
     *,
-    beside: Any,
+    save_beside: Callable[[Path], Any],
 ) -> list[str]:
     """Write a folder that `from_pretrained` opens, with the temperature inside the last layer.
 
     Logits are a linear layer, and dividing them by T is dividing its weights by T: the folder holds
-    an ordinary model, with its tokenizer or its files of settings `beside`. It is checked on a few
-    inputs. If no layer of the model gives the logits, nothing is written.
+    an ordinary model, with its tokenizer or the settings of its preprocessor beside it. It is
+    checked on a few inputs. If no layer of the model gives the logits, nothing is written.
     """
     model = copy.deepcopy(network).cpu()
     predict = make(model)
@@ -296,15 +299,16 @@ def export_folder(
     target = folder / MODEL_FOLDER
     model.config.pseudocal_temperature = temperature
     model.save_pretrained(target)
-    if isinstance(beside, dict):
-        for name, settings in beside.items():
-            if settings:
-                (target / name).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-    else:
-        beside.save_pretrained(target)
+    save_beside(target)
     record = {"format": "pseudocal-model", "format_version": 1, "temperature": temperature}
     (target / MODEL_RECORD).write_text(json.dumps(record) + "\n", encoding="utf-8")
     return [MODEL_FOLDER]
+
+
+def _save_preprocessor(settings: dict[str, Any], folder: Path) -> None:
+    if settings:
+        text = json.dumps(settings, indent=2) + "\n"
+        (folder / "preprocessor_config.json").write_text(text, encoding="utf-8")
 
 
 def _layer_of_logits(model: Any, predict: Predictor, before: Floats, probe: Inputs) -> Any:
@@ -483,13 +487,7 @@ def _check_named(folder: Path, named: Any, where: str) -> None:
 
 def _is_inside(folder: Path, path: Path) -> bool:
     """Whether a path is in the folder once links are followed, or in its hub cache."""
-    root = folder.resolve()
-    try:
-        target = path.resolve()
-    except (OSError, RuntimeError):  # a link to itself
-        return False
-    allowed = [root]
     # models--owner--name/snapshots/REVISION links to models--owner--name/blobs
-    if root.parent.name == "snapshots":
-        allowed.append(root.parent.parent / "blobs")
-    return any(target.is_relative_to(each) for each in allowed)
+    snapshots = folder.resolve().parent
+    cached = snapshots.name == "snapshots" and is_inside(path, snapshots.parent / "blobs")
+    return cached or is_inside(path, folder)

@@ -143,6 +143,12 @@ def exporting(
     return export
 
 
+def require_sound(condition: Any) -> None:
+    """Refuse the trees of a file if they do not fulfil a condition."""
+    if not condition:
+        raise ValueError("its trees are damaged")
+
+
 @contextmanager
 def or_input_error(message: str) -> Iterator[None]:
     """Raise an `InputError` instead of what a library raises about a damaged file: anything.

@@ -67,7 +67,10 @@ def open_onnx(
         binary: whether the model returns one number per row, for the second of two classes.
 
     """
-    model = _load(path)
+    onnx = require("onnx", "onnx")
+    _ = require("onnxruntime", "onnx")
+    with or_input_error(f"{path} is damaged or not ONNX"):
+        model = onnx.load(path)
     name = _choose(model, logits_tensor)
     hidden = name not in [output.name for output in model.graph.output]
     logits = None if hidden else softmax_input(model, name)
@@ -130,13 +133,6 @@ class OnnxPredictor:
         return np.asarray(values)
 
 
-def _load(path: Path) -> Any:
-    onnx = require("onnx", "onnx")
-    _ = require("onnxruntime", "onnx")
-    with or_input_error(f"{path} is damaged or not ONNX"):
-        return onnx.load(path)
-
-
 def _choose(model: Any, logits_tensor: str | None) -> str:
     """The name of the tensor that holds the logits."""
     outputs = dict[str, str]()
@@ -182,7 +178,7 @@ def _session(model: Path | bytes, device: str) -> Any:
     provider = PROVIDERS.get(device.split(":")[0])
     if provider not in ort.get_available_providers():
         raise InputError(
-            f"onnxruntime cannot run on {device!r}, but with {ort.get_available_providers()}",
+            f"onnxruntime cannot run on {device!r}; it has {ort.get_available_providers()}",
             setting="device",
         )
     options = ort.SessionOptions()
@@ -195,19 +191,15 @@ def _session(model: Path | bytes, device: str) -> Any:
         return ort.InferenceSession(source, options, providers=[provider], enable_fallback=0)
 
 
-def _only_input(session: Any) -> Any:
-    entries = session.get_inputs()
-    if len(entries) != 1:
-        raise InputError(f"expected a graph with one input, got {[e.name for e in entries]}")
-    if entries[0].type not in DTYPES:
-        raise InputError(f"expected a numeric input, got {entries[0].type}")
-    return entries[0]
-
-
 def _predictor(model: Path | bytes, name: str, device: str) -> tuple[Predictor, Any]:
     """Return a predictor of the tensor `name`, and the description of the model's input."""
     session = _session(model, device)
-    entry = _only_input(session)
+    entries = session.get_inputs()
+    if len(entries) != 1:
+        raise InputError(f"expected a graph with one input, got {[e.name for e in entries]}")
+    entry = entries[0]
+    if entry.type not in DTYPES:
+        raise InputError(f"expected a numeric input, got {entry.type}")
     predict = OnnxPredictor(session, entry.name, name, DTYPES[entry.type])
     batch_size = entry.shape[0] if entry.shape else None
     if isinstance(batch_size, int):

@@ -1,6 +1,14 @@
 """State dicts of ResNets and ViTs: weights without a network, so the user names the architecture.
 
-Only tensors are read from a file, never code.
+Only tensors are read from a file, never code. The networks (`ARCHITECTURES`) turn normalised images
+into features:
+
+| name | features | names as in |
+|---|---|---|
+| `resnet34`, `resnet50`, `resnet101` | 512, 2048, 2048 | torchvision and timm |
+| `vit-b16` | 768: the class token after the last norm | timm |
+
+Other names are translated to these:
 
 - torchvision, timm: `layer1.0.conv1.weight`, `fc.weight`, or `blocks.0.norm1.weight`,
   `head.weight`.
@@ -16,7 +24,7 @@ Only tensors are read from a file, never code.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -24,13 +32,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812  torch's own customary name
 from torch.nn.utils.parametrizations import weight_norm
 
 from pseudocal.app.models.model import Expects, OpenModel, exporting
-from pseudocal.app.models.networks import ARCHITECTURES, ResNet, VisionTransformer
 from pseudocal.arrays import InputError, Inputs, Predictor
+from pseudocal.extras import require
 from pseudocal.predictors.torch_module import TorchPredictor
 
+STAGE_WIDTHS = (64, 128, 256, 512)  # of a ResNet
 # torchvision's evaluation: the shorter side is resized to the second, the centre is cropped
 SIDE = 224
 EDGE = 256
@@ -90,6 +100,7 @@ HEAD_KINDS = {
 }
 AFN_KINDS = {1: "afn", 2: "afn-two"}  # by the number of blocks
 Named = dict[str, tuple[str, Tensor]]  # our name -> the name in the file, the tensor
+Head = tuple[str, nn.Module, nn.Module]  # its kind, the bottleneck and the classifier
 
 
 def open_state_dict(path: Path, architecture: str, *, device: str = "cpu", **_: Any) -> OpenModel:
@@ -174,13 +185,13 @@ def read_state_dict(path: str | Path) -> dict[str, Tensor]:
 def _tensors(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise InputError(f"expected a state dict, got {path}: no such file")
-    if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
-
-        return {name.removeprefix("module."): tensor for name, tensor in load_file(path).items()}
+    safetensors = require("safetensors.torch", "hf") if path.suffix == ".safetensors" else None
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # of many kinds, for files that torch cannot or will not read
+        if safetensors is None:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+        else:
+            content = safetensors.load_file(path)
+    except Exception as error:  # of many kinds, for files that cannot or will not be read
         raise InputError(
             f"the state dict {path} is damaged or holds more than tensors: save model.state_dict() "
             "rather than the model"
@@ -216,47 +227,37 @@ def import_classifier(tensors: Mapping[str, Tensor], architecture: str) -> Impor
     named = _named(tensors)
     backbone = _build(architecture)
     _loaded(backbone, _part(named, "backbone."), architecture)
-    above = _part(named, "classifier.")
-    if "8.weight" in above:
-        head = _three_layer_head(named)
+    if "classifier.8.weight" in named:
+        kind, bottleneck, classifier = _three_layer_head(named)
     elif any(name.startswith("afn-bottleneck.") for name in named):
-        head = _afn_head(named)
+        kind, bottleneck, classifier = _afn_head(named)
     else:
-        head = _plain_head(named, architecture)
-    if head.inputs != backbone.width:
+        kind, bottleneck, classifier = _plain_head(named, architecture)
+    modules = [*bottleneck.modules(), *classifier.modules()]
+    layers = [each for each in modules if isinstance(each, nn.Linear)]
+    inputs = layers[0].in_features
+    if inputs != backbone.width:
         raise InputError(
-            f"the head takes {head.inputs} features, but {architecture} has {backbone.width}: is "
-            "the bottleneck missing?"
+            f"the head takes {inputs} features, but {architecture} has {backbone.width}: is the "
+            "bottleneck missing?"
         )
     network = nn.Sequential()
     network.add_module("backbone", backbone)
-    network.add_module("bottleneck", head.bottleneck)
-    network.add_module("classifier", head.classifier)
+    network.add_module("bottleneck", bottleneck)
+    network.add_module("classifier", classifier)
     used = {original for original, _ in named.values()}
     return Imported(
         network=network.eval(),
-        head=head.kind,
-        width=head.width,
-        classes=head.classes,
+        head=kind,
+        width=layers[-1].in_features,
+        classes=layers[-1].out_features,
         normal=_normal(named, architecture),
         mapped=len(used),
         left=tuple(name for name in tensors if name not in used),
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Head:
-    """What is above the backbone, with its weights."""
-
-    kind: str
-    bottleneck: nn.Module
-    classifier: nn.Module
-    inputs: int
-    width: int
-    classes: int
-
-
-def _plain_head(named: Named, architecture: str) -> _Head:
+def _plain_head(named: Named, architecture: str) -> Head:
     """A linear classifier above one layer, or none."""
     below = _bottleneck(named)
     above = _part(named, "classifier.")
@@ -274,7 +275,6 @@ def _plain_head(named: Named, architecture: str) -> _Head:
             f"expected a head among {', '.join(HEAD_KINDS.values())}, got one of {sorted(above)}"
         )
     classes, width = weight.shape
-    inputs = width
     bottleneck = nn.Sequential()
     if below:
         width, inputs = below["0.weight"][1].shape
@@ -288,10 +288,10 @@ def _plain_head(named: Named, architecture: str) -> _Head:
         linear = weight_norm(linear)
     _loaded(bottleneck, below, "the bottleneck")
     _loaded(linear, above, "the classifier")
-    return _Head(kind, bottleneck, linear, inputs, width, classes)
+    return kind, bottleneck, linear
 
 
-def _afn_head(named: Named) -> _Head:
+def _afn_head(named: Named) -> Head:
     """AFN's head: one block or two, each with dropout, and a linear classifier."""
     below = _part(named, "afn-bottleneck.")
     above = _part(named, "classifier.")
@@ -307,10 +307,10 @@ def _afn_head(named: Named) -> _Head:
     classifier = nn.Linear(width, classes)
     _loaded(bottleneck, below, "the bottleneck")
     _loaded(classifier, above, "the classifier")
-    return _Head(AFN_KINDS[blocks], bottleneck, classifier, inputs, width, classes)
+    return AFN_KINDS[blocks], bottleneck, classifier
 
 
-def _three_layer_head(named: Named) -> _Head:
+def _three_layer_head(named: Named) -> Head:
     """The first of MCD's classifiers: three layers, two of them with dropout before."""
     above = _part(named, "classifier.")
     width, inputs = _shape(above, "1.weight", "the classifier")
@@ -323,7 +323,7 @@ def _three_layer_head(named: Named) -> _Head:
         classifier.append(nn.ReLU())
     classifier.append(nn.Linear(width, classes))
     _loaded(classifier, above, "the classifier")
-    return _Head("three-layer", nn.Sequential(), classifier, inputs, width, classes)
+    return "three-layer", nn.Sequential(), classifier
 
 
 def _shape(part: Named, name: str, what: str) -> tuple[int, int]:
@@ -429,3 +429,129 @@ def _normal(named: Named, architecture: str) -> tuple[tuple[float, ...], tuple[f
     if timm and architecture.startswith("vit"):
         return HALF_NORMAL
     return IMAGENET_NORMAL
+
+
+# ------------------------------------------------------------------------------ networks
+
+
+class ResNet(nn.Module):
+    """A residual network (He et al., CVPR 2016) up to its pooled features.
+
+    Strides are on the 3 x 3 convolutions.
+
+    >>> ResNet((1, 1, 1, 1), deep=False).eval()(torch.zeros(1, 3, 32, 32)).shape
+    torch.Size([1, 512])
+
+    Args:
+        depths: the number of residual units in each stage.
+        deep: whether a unit has three convolutions, as from ResNet-50 on, or two.
+
+    """
+
+    def __init__(self, depths: tuple[int, int, int, int], *, deep: bool) -> None:
+        super().__init__()
+        self.width = STAGE_WIDTHS[-1] * (4 if deep else 1)
+        self.conv1 = nn.Conv2d(3, 64, 7, 2, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        before = 64
+        for number, (width, depth) in enumerate(zip(STAGE_WIDTHS, depths, strict=True)):
+            after = width * (4 if deep else 1)
+            units = [ResidualUnit(before, width, after, stride=1 if number == 0 else 2)]
+            units += [ResidualUnit(after, width, after) for _ in range(depth - 1)]
+            self.add_module(f"layer{number + 1}", nn.Sequential(*units))
+            before = after
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Compute features `(n, width)`."""
+        x = F.max_pool2d(self.bn1(self.conv1(images)).relu(), 3, 2, padding=1)
+        for number in range(1, 5):
+            x = self.get_submodule(f"layer{number}")(x)
+        return x.mean(dim=(2, 3))
+
+
+class ResidualUnit(nn.Module):
+    """Two convolutions of 3 x 3, or one between two of 1 x 1 where the output is wider."""
+
+    def __init__(self, before: int, width: int, after: int, *, stride: int = 1) -> None:
+        super().__init__()
+        kernels = ((3, stride), (3, 1)) if width == after else ((1, 1), (3, stride), (1, 1))
+        self.convolutions = len(kernels)
+        inputs = before
+        for number, (kernel, step) in enumerate(kernels, start=1):
+            outputs = after if number == len(kernels) else width
+            self.add_module(
+                f"conv{number}",
+                nn.Conv2d(inputs, outputs, kernel, step, padding=kernel // 2, bias=False),
+            )
+            self.add_module(f"bn{number}", nn.BatchNorm2d(outputs))
+            inputs = outputs
+        self.downsample: nn.Module | None = None
+        if before != after or stride != 1:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add the convolutions to x."""
+        side = x if self.downsample is None else self.downsample(x)
+        for number in range(1, self.convolutions + 1):
+            x = self.get_submodule(f"bn{number}")(self.get_submodule(f"conv{number}")(x))
+            x = x.relu() if number < self.convolutions else x
+        return (x + side).relu()
+
+
+class VisionTransformer(nn.Module):
+    """ViT (Dosovitskiy et al., ICLR 2021) for images of 224 x 224, up to the class token.
+
+    >>> VisionTransformer(width=24, depth=1, heads=2)(torch.zeros(1, 3, 224, 224)).shape
+    torch.Size([1, 24])
+    """
+
+    def __init__(self, width: int = 768, depth: int = 12, heads: int = 12) -> None:
+        super().__init__()
+        self.width = width
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, width))
+        self.pos_embed = nn.Parameter(torch.zeros(1, 197, width))
+        self.patch_embed = nn.ModuleDict({"proj": nn.Conv2d(3, width, 16, 16)})
+        self.blocks = nn.Sequential(*(TransformerBlock(width, heads) for _ in range(depth)))
+        self.norm = nn.LayerNorm(width, eps=1e-6)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Compute features `(n, width)`."""
+        patches = self.patch_embed["proj"](images).flatten(2).transpose(1, 2)
+        x = torch.cat([self.cls_token.expand(len(images), -1, -1), patches], dim=1) + self.pos_embed
+        features: Tensor = self.norm(self.blocks(x))[:, 0]
+        return features
+
+
+class TransformerBlock(nn.Module):
+    """Attention and a perceptron, each behind a norm and beside a shortcut."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1 = nn.LayerNorm(width, eps=1e-6)
+        self.norm2 = nn.LayerNorm(width, eps=1e-6)
+        self.attn = nn.ModuleDict(
+            {"qkv": nn.Linear(width, 3 * width), "proj": nn.Linear(width, width)}
+        )
+        self.mlp = nn.ModuleDict(
+            {"fc1": nn.Linear(width, 4 * width), "fc2": nn.Linear(4 * width, width)}
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Transform tokens `(n, tokens, width)`."""
+        n, tokens, width = x.shape
+        qkv = self.attn["qkv"](self.norm1(x)).reshape(n, tokens, 3, self.heads, width // self.heads)
+        seen = F.scaled_dot_product_attention(*qkv.permute(2, 0, 3, 1, 4))
+        x = x + self.attn["proj"](seen.transpose(1, 2).reshape(n, tokens, width))
+        y: Tensor = x + self.mlp["fc2"](F.gelu(self.mlp["fc1"](self.norm2(x))))
+        return y
+
+
+ARCHITECTURES: dict[str, Callable[[], ResNet | VisionTransformer]] = {
+    "resnet34": lambda: ResNet((3, 4, 6, 3), deep=False),
+    "resnet50": lambda: ResNet((3, 4, 6, 3), deep=True),
+    "resnet101": lambda: ResNet((3, 4, 23, 3), deep=True),
+    "vit-b16": VisionTransformer,
+}

@@ -113,10 +113,9 @@ def _load_script(path: Path, device: str) -> Any:
     torch = require("torch", "torch")
     with (
         or_input_error(f"{path}, a TorchScript file, cannot be read"),
-        warnings.catch_warnings(),
-    ):
         # TorchScript is deprecated but still in use
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.catch_warnings(action="ignore", category=DeprecationWarning),
+    ):
         return torch.jit.load(path, map_location=device)
 
 
@@ -137,9 +136,8 @@ def _divided_script(path: Path, temperature: float, probe: Inputs) -> bytes:
 
     with (
         or_input_error(f"{path}, a TorchScript file, cannot be written"),
-        warnings.catch_warnings(),
+        warnings.catch_warnings(action="ignore", category=DeprecationWarning),
     ):
-        warnings.simplefilter("ignore", DeprecationWarning)
         # traced, not scripted: scripting needs the source of this file, which may be missing
         divided = Divided(_load_script(path, "cpu")).eval()
         traced: Any = torch.jit.trace(divided, torch.as_tensor(probe))  # type: ignore[no-untyped-call]

@@ -34,6 +34,7 @@ from pseudocal.app.report.record import (
 )
 from pseudocal.app.report.wording import Headline, Recommendation
 from pseudocal.app.run import AboutData, AboutModel, Timing
+from pseudocal.app.thresholds import RunThreshold
 from pseudocal.arrays import InputError, Labelled, Labels, Logits, cores
 from pseudocal.calibrators import Calibration, Reason, ReasonCode
 from pseudocal.metrics import Interval, Outcomes, Reliability, Segmented, bootstrap, paired
@@ -232,6 +233,7 @@ def report_of(
     timing: Timing,
     out: Path,
     kept: bool = True,
+    threshold: RunThreshold | None = None,
 ) -> Report:
     """Make the report of a calibration.
 
@@ -274,6 +276,7 @@ def report_of(
         settings=calibration.settings,
         versions=calibration.versions,
         timing=timing,
+        threshold=threshold,
     )
     return replace(
         report,

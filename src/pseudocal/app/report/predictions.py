@@ -76,15 +76,20 @@ class Confidences:
         return cls(top, before, after)
 
 
-def row_table(names: Sequence[str], seen: Confidences, classes: Sequence[str]) -> PredictionTable:
-    """Make a table with one row per input of a classifier.
+def row_table(
+    names: Sequence[str],
+    seen: Confidences,
+    classes: Sequence[str],
+    accepted: NDArray[np.bool_] | None = None,
+) -> PredictionTable:
+    """Make a table with one row per input of a classifier; `accepted` by a threshold, if any.
 
     >>> seen = Confidences(np.array([[1, 0]]), np.array([[0.9, 0.1]]), np.array([[0.75, 0.25]]))
     >>> row_table(["a.png"], seen, ["cat", "dog"])["class_name"]
     ['dog']
     """
     top = seen.top[:, 0]
-    return {
+    table: PredictionTable = {
         "file": list(names),
         "class": top,
         "class_name": _names(top, classes),
@@ -94,6 +99,9 @@ def row_table(names: Sequence[str], seen: Confidences, classes: Sequence[str]) -
         "top_before": seen.before,
         "top_after": seen.after,
     }
+    if accepted is not None:
+        table["accept"] = accepted
+    return table
 
 
 def image_table(
@@ -135,26 +143,20 @@ def _names(numbers: NDArray[Any], classes: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def writing_predictions(folder: Path, kind: str) -> Iterator[Callable[[PredictionTable], None]]:
-    """Write `predictions.parquet` or `predictions.csv` part by part; the file is whole or absent.
+def writing_table(path: Path) -> Iterator[Callable[[PredictionTable], None]]:
+    """Write a .csv or .parquet file part by part; the file is whole or absent.
 
     All parts have the same columns, and may be small.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     with writing_predictions(Path(folder), "csv") as write:
+    ...     path = Path(folder) / "predictions.csv"
+    ...     with writing_table(path) as write:
     ...         write({"file": ["a.png"], "class": np.array([1])})
-    ...     print((Path(folder) / "predictions.csv").read_text(), end="")
+    ...     print(path.read_text(), end="")
     "file","class"
     "a.png",1
     """
-    with writing_table(folder / f"predictions.{kind}") as write:
-        yield write
-
-
-@contextmanager
-def writing_table(path: Path) -> Iterator[Callable[[PredictionTable], None]]:
-    """Write a .csv or .parquet file part by part; the file is whole or absent."""
     is_csv = path.suffix.lower() == ".csv"
     open_writer: Callable[[Path], Any] = _CsvWriter if is_csv else _ParquetWriter
     with replacing(path) as aside, closing(open_writer(aside)) as writer:

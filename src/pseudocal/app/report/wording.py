@@ -201,7 +201,7 @@ ESSENTIALS: dict[str, str] = {
     ),
     "trust_estimated": (
         ACCEPTED
-        + "An estimated {most} of them are wrong; more were for {broken:.0%} of test models."
+        + "An estimated {most} of them are wrong. The estimate was too low for {broken:.0%} of test models."
     ),
     "trust_none": "{promise}",
     "trust_measured": REACHED + "{after}. {error:.1%} of them are wrong (ground truth).",

@@ -17,8 +17,12 @@ from urllib.request import getproxies
 
 from torch import nn
 
-from pseudocal.app.models.networks import ARCHITECTURES
-from pseudocal.app.models.state_dicts import import_backbone, import_classifier, read_state_dict
+from pseudocal.app.models.state_dicts import (
+    ARCHITECTURES,
+    import_backbone,
+    import_classifier,
+    read_state_dict,
+)
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
 from pseudocal.lab.adapt.choices import Choice, Normal
