@@ -29,7 +29,7 @@ def test_every_calibrator_is_a_public_name():
     named = {
         entry.function.__name__.removeprefix("_") for entry in CALIBRATORS.values()
     }  # _cpcs fits its ratio first
-    assert named - public == set()
+    assert named - public == set(), "export them in calibrators/__init__.py"
 
 
 class Trap:

@@ -121,8 +121,9 @@ def test_intervals_stay_within_what_is_possible():
     one_wrong = Outcomes.from_probabilities([[0.98, 0.02]] * 30, [0] * 29 + [1])
     for name, metric in METRICS.items():
         interval = bootstrap(metric, one_wrong, resamples=100)
-        assert interval.low >= (-1 if name == "overconfidence" else 0), name
-        assert name in ("nll", "brier") or interval.high <= 1, name
+        hint = f"{name}: see CALIBRATION_ERRORS and LIMITS in metrics/intervals.py"
+        assert interval.low >= (-1 if name == "overconfidence" else 0), hint
+        assert name in ("nll", "brier") or interval.high <= 1, hint
 
 
 def test_pairing_shows_what_two_intervals_hide(draw):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from pseudocal.app.models.files import NOT_EXPORTED, AsLogits, kind_of, open_model
 from pseudocal.app.models.model import OpenModel
-from pseudocal.app.run import PROBE, UNCONFIRMED, Run
+from pseudocal.app.run import CONFIRMED_FILES, PROBE, UNCONFIRMED, Run
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration
 from pseudocal.skipped import one_line
@@ -33,11 +32,12 @@ def export(run: Run, calibration: Calibration, model: OpenModel, folder: Path) -
 
     Unless the verdict is "apply", the names begin with "unconfirmed-".
     """
-    if model.export is None or not is_fitted(calibration):
-        return ()
-    if why_not_exported(run, calibration, model) is not None:
+    refused = why_not_exported(run, calibration, model) is not None
+    if model.export is None or refused or not is_fitted(calibration):
         return ()
     names = model.export(calibration.temperature, folder, run.probe())
+    # a later run, with another verdict, removes only what is listed
+    assert set(names) <= set(CONFIRMED_FILES), f"add {names} to CONFIRMED_FILES in app/run.py"
     if calibration.verdict == "apply":
         return tuple(names)
     for name in names:
@@ -62,9 +62,14 @@ def reopen_model(run: Run, *, trust: bool, device: str) -> OpenModel | None:
     name = record.model.name
     if record.saved or kind_of(name) in NOT_EXPORTED:
         return None
-    meaning: dict[str, Any] = {"output_type": record.output_type, "binary": record.binary}
     model = open_model(
-        name, trust=trust, typed=False, device=device, logits_tensor=record.logits_tensor, **meaning
+        name,
+        trust=trust,
+        typed=False,
+        device=device,
+        logits_tensor=record.logits_tensor,
+        output_type=record.output_type,
+        binary=record.binary,
     )
     if model.export is None:
         return None

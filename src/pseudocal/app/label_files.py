@@ -213,26 +213,21 @@ def read_labels(path: Path, run: Run, sampling: Sampling) -> LabelSample:
     given = read_label_lines(path, names, classes, pixels=run.pixels is not None)
     check_unique(run.record.names, path)
     number = {name: i for i, name in enumerate(names)}
-    given.sort(key=lambda one: number[one[0].name])
-    rows = np.array([number[line.name] for line, _ in given])
-    labels = np.array([label for _, label in given])
-    lines = [line for line, _ in given]
-    draw = _threshold_draw(lines, path)
+    lines = {number[line.name]: line for line, _ in given}
+    labels = {number[line.name]: label for line, label in given}
+    draw = _threshold_draw(lines.values(), path)
+    pool = None
     if draw is not None:
-        chosen, pool = draw.rows(run, len(rows))
-        _check_chosen(lines, rows, chosen, run, path)
-        return LabelSample(rows, labels, "random", pool=pool)
-    if sampling == "stratified":
-        skipped = _skipped(lines, rows, run, path)
-        rows = np.concatenate([rows, skipped])
-        labels = np.concatenate([labels, np.full(len(skipped), CANNOT_TELL)])
-        order = np.argsort(rows)
-        rows = rows[order]
-        labels = labels[order]
-    return LabelSample(rows, labels, sampling)
+        sampling = "random"
+        chosen, pool = draw.rows(run, len(lines))
+        _check_chosen(lines, chosen.tolist(), run, path)
+    elif sampling == "stratified":
+        labels |= dict.fromkeys(_skipped(lines, run, path), CANNOT_TELL)
+    rows = sorted(labels)
+    return LabelSample(rows, [labels[row] for row in rows], sampling, pool=pool)
 
 
-def _threshold_draw(lines: Sequence[LabelLine], path: Path) -> ThresholdDraw | None:
+def _threshold_draw(lines: Iterable[LabelLine], path: Path) -> ThresholdDraw | None:
     """How the inputs were drawn to decide on a threshold; None if they were not."""
     draws = {ThresholdDraw.parse(line.sampling) for line in lines}
     if len(draws) > 1:
@@ -268,37 +263,38 @@ def chosen_rows(run: Run, n: int, sampling: Sampling) -> RowNumbers:
     return np.random.default_rng(0).permutation(len(run.logits))[:n]
 
 
-def _check_chosen(
-    given: list[LabelLine], rows: RowNumbers, chosen: RowNumbers, run: Run, path: Path
-) -> None:
+def _first_strange(lines: dict[int, LabelLine], chosen: Sequence[int]) -> LabelLine | None:
+    """The first label in the file of an input that was not chosen; None if all were."""
+    others = [lines[row] for row in lines.keys() - set(chosen)]
+    return min(others, key=lambda line: line.line, default=None)
+
+
+def _check_chosen(lines: dict[int, LabelLine], chosen: Sequence[int], run: Run, path: Path) -> None:
     """Refuse labels that are no sample: others than those of the first inputs of the page."""
-    others = [line for line, ours in zip(given, np.isin(rows, chosen), strict=True) if not ours]
-    if not others:
+    strange = _first_strange(lines, chosen)
+    if strange is None:
         return
-    strange = min(others, key=lambda line: line.line)
-    missing = run.row_names[chosen[~np.isin(chosen, rows)][0]]
+    missing = run.row_names[next(row for row in chosen if row not in lines)]
     raise InputError(
         f"{path} has no label for {missing!r}, but one for {strange.name!r} in line {strange.line}, "
-        f"which is not among the first {len(rows)} inputs to label. Inputs chosen in another way do "
+        f"which is not among the first {len(lines)} inputs to label. Inputs chosen in another way do "
         'not represent the rest: write "cannot tell" rather than leave one out'
     )
 
 
-def _skipped(given: list[LabelLine], rows: RowNumbers, run: Run, path: Path) -> RowNumbers:
+def _skipped(lines: dict[int, LabelLine], run: Run, path: Path) -> list[int]:
     """The inputs before the last labelled one that have no label; they count as "cannot tell".
 
     Labels are refused if more inputs were skipped than labelled: they are no sample.
     """
-    most = min(2 * len(rows), len(run.logits))
-    chosen = rows_to_label(run.logits, most, groups=run.groups)
-    others = [line for line, ours in zip(given, np.isin(rows, chosen), strict=True) if not ours]
-    if not others:
-        labelled = np.isin(chosen, rows)
-        last = int(np.flatnonzero(labelled)[-1])
-        return chosen[: last + 1][~labelled[: last + 1]]
-    strange = min(others, key=lambda line: line.line)
+    most = min(2 * len(lines), len(run.logits))
+    chosen = rows_to_label(run.logits, most, groups=run.groups).tolist()
+    strange = _first_strange(lines, chosen)
+    if strange is None:
+        last = max(i for i, row in enumerate(chosen) if row in lines)
+        return [row for row in chosen[:last] if row not in lines]
     raise InputError(
-        f"{path} has {len(rows)} labels, and one for {strange.name!r} in line {strange.line}, which is "
+        f"{path} has {len(lines)} labels, and one for {strange.name!r} in line {strange.line}, which is "
         f"not among the first {most} inputs to label. Inputs chosen in another way do not represent "
         "the rest: label at least half of the inputs of the page, in its order. If they were drawn "
         "at random, say so",

@@ -11,6 +11,7 @@ import os
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -139,20 +140,17 @@ class ModelSource:
                 setting="baseline",
                 value="OUT",
             )
-        self._plan: Plan | None = None
         self._without: str | None = None  # the column of times is no feature
 
-    def plan(self) -> Plan:
+    @cached_property
+    def _plan(self) -> Plan:
         """The models and the data, open."""
-        if self._plan is None:
-            models = open_models(self._job)
-            job = replace(self._job, preprocess_check=False)  # the baseline decided
-            expects = models[0].expects
-            if self._without is not None and not job.features and not expects.columns:
-                names = [name for name in read_columns(Path(self.data)) if name != self._without]
-                job = replace(job, features=tuple(names))
-            self._plan = plan(job, models)
-        return self._plan
+        models = open_models(self._job)
+        job = replace(self._job, preprocess_check=False)  # the baseline decided
+        if self._without is not None and not job.features and not models[0].expects.columns:
+            names = [name for name in read_columns(Path(self.data)) if name != self._without]
+            job = replace(job, features=tuple(names))
+        return plan(job, models)
 
     def parts(self, every: str | None, column: str | None, now: datetime) -> tuple[list[Part], int]:
         """The batches of the data, and how many inputs have to wait for the end of a period.
@@ -164,7 +162,7 @@ class ModelSource:
 
         """
         if every is None or column is None:
-            return [Part(_identity_of_inputs(self.plan()), format_time(now))], 0
+            return [Part(_identity_of_inputs(self._plan), format_time(now))], 0
         period = parse_every(every)
         times = times_in(Path(self.data), column)
         starts = period_starts(times, period)
@@ -184,14 +182,14 @@ class ModelSource:
 
     def collect(self, part: Part, folder: Path) -> Generator[Note | Tick, None, Run]:
         """Predict a batch with the models of the baseline."""
-        opened = self.plan()
+        opened = self._plan
         if part.rows is not None:
             opened = replace(opened, order=opened.order[np.isin(opened.order, part.rows)])
         return (yield from collect(replace(opened, job=replace(opened.job, out=folder)), folder))
 
     def names(self) -> list[str]:
         """The names of all inputs."""
-        inputs = self.plan().inputs
+        inputs = self._plan.inputs
         return [inputs.name(i) for i in range(len(inputs))]
 
 
@@ -268,20 +266,27 @@ def arrays_of(run: Run) -> list[NDArray[Any]]:
 # ------------------------------------------------------------------------------ signals
 
 
+def second_of(run: Run) -> NDArray[Any] | None:
+    """The logits of the first second model; None without one.
+
+    Batches of saved outputs come without a second model, so that of their baseline does not count.
+    """
+    if run.record.saved or not run.record.second_models:
+        return None
+    return np.asarray(run.second_logits[0])
+
+
 def signals_of(run: Run) -> Signals:
-    """The signals of a run; only its first second model counts."""
-    second = None
-    if run.record.second_models:
-        second = np.asarray(run.second_logits[0])
-    return Signals.of(np.asarray(run.logits), second)
+    """The signals of a run."""
+    return Signals.of(np.asarray(run.logits), second_of(run))
 
 
 def agreement_of(run: Run) -> float | None:
-    """How often the first second model agrees; None without one."""
-    if not run.record.second_models:
+    """How often the second model agrees; None without one."""
+    second = second_of(run)
+    if second is None:
         return None
-    same = run.second_logits[0].argmax(axis=1) == run.logits.argmax(axis=1)
-    return float(same.mean())
+    return float((second.argmax(axis=1) == run.logits.argmax(axis=1)).mean())
 
 
 def check_rows_only(run: Run) -> None:

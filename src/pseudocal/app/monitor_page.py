@@ -524,6 +524,7 @@ def page(state: State, events: Sequence[Event]) -> str:
         last = list(batch_lines(batches[-1], state))
     word, tone = headline(state)
     truths = {event.batch: event for event in events if isinstance(event, TruthEvent)}
+    rows = [_row(batch, truths.get(batch.id)) for batch in reversed(batches[-LATE:])]
     html: str = templates()["monitor.html"].render(
         state=state,
         report=alarm.report,
@@ -535,8 +536,8 @@ def page(state: State, events: Sequence[Event]) -> str:
         last=last,
         alarm=list(alarm_lines(state)),
         labelled=[] if state.labelled is None else list(labels_lines(state.labelled)),
-        rows=[_row(batch, truths.get(batch.id)) for batch in reversed(batches[-LATE:])],
-        header=HEADER,
+        header=list(rows[0]) if rows else [],
+        rows=[list(row.values()) for row in rows],
         late=LATE,
         early=EARLY,
         signals=SIGNALS,
@@ -546,35 +547,23 @@ def page(state: State, events: Sequence[Event]) -> str:
     return html
 
 
-HEADER = (
-    "Batch",
-    "Inputs",
-    "Estimated accuracy",
-    "Confidence",
-    "Agreement",
-    "T that fits",
-    "T in use",
-    "Confidence - accuracy",
-    "Evidence",
-    "True accuracy",
-)
-
-
-def _row(batch: BatchEvent, truth: TruthEvent | None) -> tuple[str, ...]:
+def _row(batch: BatchEvent, truth: TruthEvent | None) -> dict[str, str]:
+    """A row of the table of batches: the cells by the name of their column."""
     skipped = f" ({batch.skipped:,} skipped)" if batch.skipped else ""
     e_value = f"{batch.e_value:.2g}" if batch.e_value < LARGEST_E else f"above {LARGEST_E:,.0f}"
-    return (
-        batch.time,
-        f"{batch.inputs:,}{skipped}",
-        "-" if batch.accuracy is None else in_percent(batch.accuracy),
-        f"{batch.confidence:.0%}",
-        "-" if batch.agreement is None else f"{batch.agreement:.0%}",
-        "-" if batch.temperature is None else temperature_words(batch.temperature),
-        f"{batch.in_use:.2f}",
-        "-" if batch.gap is None else in_points(batch.gap),
-        f"{e_value}, alarm" if batch.alarm else e_value,
-        "-" if truth is None else f"{truth.accuracy:.0%}",
-    )
+    fits = "-" if batch.temperature is None else temperature_words(batch.temperature)
+    return {
+        "Batch": batch.time,
+        "Inputs": f"{batch.inputs:,}{skipped}",
+        "Estimated accuracy": "-" if batch.accuracy is None else in_percent(batch.accuracy),
+        "Confidence": f"{batch.confidence:.0%}",
+        "Agreement": "-" if batch.agreement is None else f"{batch.agreement:.0%}",
+        "T that fits": fits,
+        "T in use": f"{batch.in_use:.2f}",
+        "Confidence - accuracy": "-" if batch.gap is None else in_points(batch.gap),
+        "Evidence": f"{e_value}, alarm" if batch.alarm else e_value,
+        "True accuracy": "-" if truth is None else f"{truth.accuracy:.0%}",
+    }
 
 
 # ------------------------------------------------------------------------------ Prometheus

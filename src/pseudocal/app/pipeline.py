@@ -97,7 +97,7 @@ def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
             for name in COLLECTED:
                 if name not in OF_JOB:
                     (aside / name).unlink(missing_ok=True)
-    return _published(result, job.out)
+    return result
 
 
 def saved_steps(out: Path) -> Steps:
@@ -107,7 +107,7 @@ def saved_steps(out: Path) -> Steps:
         yield from _replaced_labels(out, f"Run pseudocal refine {out} labels.csv")
         yield Note(f"{len(run.logits):,} {run.record.data.preparation}")
         result = render(run, conclude(run), aside, out=out)
-    return _published(result, out)
+    return result
 
 
 def _replaced_labels(out: Path, how: str) -> Iterator[Note]:
@@ -169,8 +169,7 @@ def refine_steps(
                 yield Note(reason)
         threshold = None
         if max_error is not None:
-            temperature = calibration.temperature
-            threshold = threshold_of(run, temperature, max_error, given, same_labels=True)
+            threshold = threshold_of(run, calibration, max_error, given)
         result = render(
             run,
             calibration,
@@ -180,11 +179,7 @@ def refine_steps(
             labels=given,
             threshold=threshold,
         )
-    return _published(result, out)
-
-
-def _published(result: Result, out: Path) -> Result:
-    return replace(result, out=out, predictions=out / result.predictions.name)
+    return result
 
 
 def run_steps(steps: Generator[Note | Tick, None, Done]) -> Done:
@@ -392,15 +387,6 @@ def threshold(
         run = Run.open(out)
         given = None if labels is None else read_labels(Path(labels), run, sampling)
         calibration = run.calibration_in_force()
-        found = threshold_of(
-            run,
-            calibration.temperature,
-            max_error,
-            given,
-            one_model=one_model,
-            same_labels=calibration.measured is not None
-            and given is not None
-            and given.pool is None,
-        )
+        found = threshold_of(run, calibration, max_error, given, one_model=one_model)
         render_threshold(run, calibration, found, aside)
     return found

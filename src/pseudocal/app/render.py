@@ -104,7 +104,8 @@ def render(
         run: the run.
         calibration: what was concluded from it.
         folder: where to write.
-        out: the run folder, where the files go later; commands of the report name it.
+        out: the run folder, where the files go later; the result and commands of the report name
+            it.
         kept: whether the run is kept there.
         model: the open model, to export it; None to export none.
         labels: the labels that the calibration was refined with, for the reliability diagram.
@@ -138,7 +139,7 @@ def render(
         if (folder / name).is_dir():  # of a Hugging Face model
             path = folder / name / "README.md"
             path.write_text(card_of(report), encoding="utf-8", errors="replace")
-    return Result(calibration, report, folder, predictions)
+    return Result(calibration, report, out, out / predictions.name)
 
 
 def render_threshold(

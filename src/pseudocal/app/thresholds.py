@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pseudocal.app.records import encode_json
 from pseudocal.app.run import THRESHOLD, Run
 from pseudocal.arrays import InputError
+from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.confidence import confidences
 from pseudocal.calibrators.labels import CANNOT_TELL, LabelSample, RowNumbers
 from pseudocal.calibrators.thresholds import (
@@ -139,33 +140,34 @@ class RunThreshold(Threshold):
 
 def threshold_of(
     run: Run,
-    temperature: float,
+    calibration: Calibration,
     max_error: float,
     labels: LabelSample | None = None,
     *,
     one_model: bool = False,
-    same_labels: bool = False,
 ) -> RunThreshold:
     """The threshold of a run.
 
     Args:
         run: the run.
-        temperature: the temperature in force.
+        calibration: the calibration in force.
         max_error: the fraction of the accepted predictions that may be wrong.
         labels: a person's labels; None for an estimate.
         one_model: whether to rank by confidence alone, though the run has a second model.
-        same_labels: whether the temperature was fitted to these labels.
 
     """
     check_classifier(run)
+    temperature = calibration.temperature
     predicted, confidence, second = predictions_of(run, temperature)
     if one_model:
         second = None
     found = find_threshold(predicted, confidence, max_error, labels, second=second)
     sampling = None
+    same_labels = False
     classes: tuple[ClassLine, ...] = ()
     if labels is not None:
         sampling = "threshold" if labels.pool is not None else labels.sampling
+        same_labels = calibration.measured is not None and labels.pool is None
         by_class = find_class_thresholds(predicted, confidence, max_error, labels, second=second)
         classes = tuple(
             ClassLine(
@@ -213,7 +215,9 @@ def predictions_of(
     return predicted, confidences(run.logits, temperature), second
 
 
-def _classes_of(logits: NDArray[np.floating]) -> NDArray[np.int64]:
+def _classes_of(logits: NDArray[Any]) -> NDArray[np.int64]:
+    if logits.ndim == 1:  # saved outputs of a second model may be predicted classes
+        return logits.astype(np.int64)
     found = np.empty(len(logits), dtype=np.int64)
     starts = block_starts(logits.shape)
     for start in starts:

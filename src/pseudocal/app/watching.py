@@ -39,6 +39,7 @@ from pseudocal.app.monitor_data import (
     identity_of,
     job_of_run,
     model_names,
+    second_of,
     signals_of,
     stored_job,
 )
@@ -238,7 +239,7 @@ def _set_baseline(
         return
     if job is not None:
         _check_model(run, replace(job, trust=trust, device=device))
-    if not run.record.second_models:
+    if second_of(run) is None:
         yield Note(
             "no second model: only the uncertainty is watched, and errors made with full "
             "confidence are missed"

@@ -3,10 +3,9 @@
 The bootstrap resamples independent units: rows, groups of rows, or images (`samples`). The basic
 bootstrap mirrors the resamples about the value, which removes the bias that resampling shows. For a
 metric that cannot be negative this bias is estimated badly, so the interval also spans the
-resamples shifted onto the value. Calibration errors need one more
-step: near zero, resampling shows less than half of their bias. So outcomes are also drawn as if the
-    model were
-calibrated. Unless the value exceeds what chance then gives, the interval includes zero.
+resamples shifted onto the value. Calibration errors need one more step: near zero, resampling shows
+less than half of their bias. So outcomes are also drawn as if the model were calibrated. Unless
+the value exceeds what chance then gives, the interval includes zero.
 
 Coverage of 95% intervals: the smallest and the largest over ten settings (300 or 1,000 rows of ten
 classes, true temperatures 0.7, 1, 1.05, 1.2 and 2). The change is the one that the true temperature
@@ -34,12 +33,14 @@ from pseudocal.metrics.scores import Metric
 from pseudocal.metrics.segmented import Segmented
 from pseudocal.passes import Doubles
 
+# zero for a calibrated model and never below: `bootstrap` also draws what chance gives
 CALIBRATION_ERRORS = (
     "ece",
     "equal_mass_ece",
     "mce",
     "debiased_l2",
-)  # zero for a calibrated model, never below
+)
+# the smallest and the largest value of a metric; one that is not here has no limits
 LIMITS: dict[str, tuple[float, float]] = {
     "accuracy": (0.0, 1.0),
     "nll": (0.0, math.inf),

@@ -1,4 +1,4 @@
-"""Mixup variant of labelled logits from a model and unlabelled inputs.
+"""Mixup: labelled logits from a model and unlabelled inputs.
 
 The paper's method is `pseudocal.mixup.mixup.mixup`; `STRATEGIES` also lists the alternatives of its
 ablation.

@@ -1,4 +1,4 @@
-"""Pseudo-target mixup variant by mixup: Algorithm 1 of the PseudoCal paper."""
+"""Labelled mixup samples of target inputs: Algorithm 1 of the PseudoCal paper."""
 
 from __future__ import annotations
 

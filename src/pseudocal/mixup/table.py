@@ -1,4 +1,4 @@
-"""The mixup variant strategies of the paper's ablation, by name."""
+"""The paper's mixup and the variants of its ablation, by name."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pseudocal import LabelSample, rows_to_label
-from pseudocal.app import Run
+from pseudocal.app import Run, collect_outputs
 from pseudocal.app.report import Report
 from pseudocal.app.run import LABEL_TABLE
 from pseudocal.calibrators import find_threshold, threshold_pool
@@ -193,6 +193,22 @@ def test_refine_finds_the_threshold_too(pseudocal, out, truth, tmp_path):
     assert wrong[chosen].mean() < wrong.mean()
     assert pseudocal("refine", out, path).code == 0  # another temperature would need another one
     assert not (out / "threshold.json").exists()
+
+
+def test_predicted_classes_are_a_second_model_too(pseudocal, tmp_path):
+    rng = np.random.default_rng(0)
+    logits = 3 * rng.normal(size=(300, 3))
+    second = (logits + 2 * rng.normal(size=logits.shape)).argmax(axis=1)
+    np.save(tmp_path / "logits.npy", logits)
+    np.save(tmp_path / "second.npy", second)
+    out = tmp_path / "out"
+    collect_outputs(tmp_path / "logits.npy", out, second_opinion=tmp_path / "second.npy")
+    assert pseudocal("threshold", out, "--max-error", "10%").code == 0
+    content = rule(out)
+    agrees = second == logits.argmax(axis=1)
+    least = np.where(agrees, content["confidence"], content["if_disagree"] or np.inf)
+    np.testing.assert_array_equal(accepted(out), confidences(logits) >= least)
+    assert 0 < accepted(out).sum() < 300
 
 
 def test_a_second_model_ranks_first_where_it_agrees(pseudocal, tmp_path, monkeypatch):

@@ -155,14 +155,23 @@ def test_a_temperature_of_1_that_stands_for_none_is_no_temperature_of_the_batch(
     assert _temperature_of(clear).value == 1.0
 
 
-def test_saved_outputs_are_watched_too(tmp_path):
+@pytest.mark.parametrize("second", [None, "logits", "classes"])
+def test_saved_outputs_are_watched_too(tmp_path, second):
+    """Batches come without a second model, so that of the baseline does not count."""
     from pseudocal.app import collect_outputs
 
     rng = np.random.default_rng(0)
     for name, scale in (("baseline", 5), ("mon", 5), ("tue", 1)):
         labels = rng.integers(0, 5, 400)
         np.save(tmp_path / f"{name}.npy", scale * np.eye(5)[labels] + rng.normal(size=(400, 5)))
-    collect_outputs(tmp_path / "baseline.npy", tmp_path / "out")
+    if second is not None:
+        other = np.load(tmp_path / "baseline.npy")
+        np.save(tmp_path / "second.npy", other if second == "logits" else other.argmax(axis=1))
+    collect_outputs(
+        tmp_path / "baseline.npy",
+        tmp_path / "out",
+        second_opinion=None if second is None else tmp_path / "second.npy",
+    )
     monitor = tmp_path / "monitor"
     assert not watch(monitor, tmp_path / "mon.npy", baseline=tmp_path / "out").alarm
     done = watch(monitor, tmp_path / "tue.npy")

@@ -14,6 +14,7 @@ from pseudocal.app.cli import main
 from pseudocal.calibrators import CALIBRATORS
 from pseudocal.calibrators.table import Entry
 from pseudocal.lab.bench import Store, Suite, run
+from pseudocal.lab.bench.calibrators import COMPARED, LIBRARY
 from pseudocal.predictors import as_predictor
 
 # the tiny networks of these tests predict nearly one class
@@ -38,6 +39,11 @@ def test_a_copy_of_pseudocal_equals_pseudocal(tiny, cache, tmp_path, monkeypatch
     assert scores["copied"]["temperature"] != pytest.approx(1.0, abs=1e-3)
     for metric in ("ece", "nll", "brier", "temperature"):
         assert scores["copied"][metric] == pytest.approx(scores["pseudocal"][metric], abs=1e-6)
+
+
+def test_a_calibrator_of_the_library_has_a_name_of_its_own():
+    taken = [name for name in LIBRARY if COMPARED[name] != LIBRARY[name]]
+    assert taken == [], "rename them: lab/bench/calibrators.py has others of these names"
 
 
 def test_parts_of_the_material_fit_together(tiny, done, monkeypatch):

@@ -67,7 +67,7 @@ PICKLE_REFUSED = (
 )
 # formats that can run code or write files
 CAN_RUN_CODE = {"pt2": "a torch.export file", "torchscript": "a TorchScript file"}
-# kinds whose files cannot hold a temperature
+# kinds whose files cannot hold a temperature; `usage_of` in `report/content.py` knows them too
 NOT_EXPORTED = frozenset({"callable", "catboost", "lightgbm", "sklearn", "xgboost"})
 PICKLE_SUFFIXES = (".joblib", ".pickle", ".pkl", ".pth")
 TENSOR_SUFFIXES = (".bin", ".pt", ".pth", ".safetensors", ".tar")

@@ -36,9 +36,9 @@ NOT_MIXED = (
     ReasonCode.TOKEN_IDS_NOT_MIXED,
     ReasonCode.TABLES_NOT_MIXED,
 )
-# reasons for which no temperature helps
 # reasons for which the estimated accuracy is no more than the mean confidence
 CONFIDENCE_ONLY = (ReasonCode.ONE_CLASS, ReasonCode.TWO_CLASSES)
+# reasons for which no temperature helps
 UNCORRECTABLE = (ReasonCode.LABELS_CONFIDENCE_HIGH, ReasonCode.LABELS_CONFIDENCE_LOW)
 
 
