@@ -17,6 +17,8 @@ import os
 import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -121,13 +123,39 @@ def main() -> None:
     if args.run:
         with Pool(args.workers) as pool:
             for suite in suites:
-                run(suite, store, executor=pool)
+                run(suite, store, executor=pool, progress=partial(_tell, suite.name))
+    waiting = [line for suite in suites for line in unfinished(suite, store)]
+    if waiting:
+        raise SystemExit("\n".join(["expected all tasks, got a store without:", *waiting]))
     sections = [Section.read(suite, store) for suite in suites]
-    if not all(section.records for section in sections):
-        names = [section.suite.name for section in sections if not section.records]
-        raise SystemExit(f"expected scores in {args.out}, got none of {', '.join(names)}: run them")
     write_csv(sections, FOLDER)
     PAGE.write_text(page(sections, store, FOLDER), encoding="utf-8")
+
+
+def _tell(suite: str, what: str, done: int, total: int) -> None:
+    if total:
+        print(f"{datetime.now():%H:%M} {suite}: {done} of {total} {what}", flush=True)
+
+
+def unfinished(suite: Suite, store: Store) -> list[str]:
+    """Say how many tasks of a suite failed or were not run, and why the first has no scores.
+
+    Calibrators that failed on a finished task are no reason to wait: the page names them.
+    """
+    names = with_repeats(suite.calibrators, suite.repeats)
+    missing = [
+        task
+        for task in suite.tasks
+        if any(
+            name not in store.scores(task) and store.refusal(task, name) is None for name in names
+        )
+    ]
+    if not missing:
+        return []
+    error = store.error(missing[0])
+    why = error["error"] if error else "not run"
+    count = f"{len(missing)} of {len(suite.tasks)} tasks"
+    return [f"{suite.name}: {count}, first {missing[0].folder}: {why}"]
 
 
 @dataclass(frozen=True)
@@ -197,7 +225,10 @@ def missing_runs(suite: Suite, store: Store) -> list[str]:
             if name not in scores:
                 key = (_title(name), store.refusal(task, name) or "not run")
                 found[key] = found.get(key, 0) + 1
-    return [f"{title} in {count} runs ({why})" for (title, why), count in found.items()]
+    return [
+        f"{title} in {count} run{'s' * (count > 1)} ({why})"
+        for (title, why), count in found.items()
+    ]
 
 
 def _title(calibrator: str) -> str:
@@ -424,11 +455,14 @@ def regime(section: Section, store: Store) -> str:
     classes = ""
     if not section.suite.tasks[0].segments:
         first = {task.data: task for task in section.suite.tasks}.values()
-        counts = [
-            str(load_arrays(store.folder(task) / "target.npz")["logits"].shape[1]) for task in first
-        ]
-        classes = f"{' or '.join(counts)} classes; "
+        classes = f"{' or '.join(_classes(store.folder(task)) for task in first)} classes; "
+        if section.suite.tasks[0].scenario == "partial-set":
+            classes = classes.replace("; ", ", half of them in the target; ")
     return f"Regime: {classes}the models are right on {_range(accuracies(section))}% of the target."
+
+
+def _classes(folder: Path) -> str:
+    return str(load_arrays(folder / "target.npz")["logits"].shape[1])
 
 
 def accuracies(section: Section) -> list[float]:
@@ -481,7 +515,9 @@ def _line(cells: Sequence[str]) -> str:
 
 def losses(section: Section) -> str:
     """On how many tasks PseudoCal harms, and on how many another calibrator is better."""
-    means = ece_of_tasks(section)
+    means = {
+        task: values for task, values in ece_of_tasks(section).items() if "pseudocal" in values
+    }
     worse: dict[str, int] = {}
     names = variants([record.task for record in section.records])
     for task, values in means.items():
@@ -503,7 +539,7 @@ def correspondence(section: Section) -> str:
         return ""
     rows = dict(tables(section.suite, section.records, "correspondence")[0].rows)
     chance = f"{PSEUDOCAL}, chance level"
-    if chance not in rows:
+    if chance not in rows or math.isnan(rows[PSEUDOCAL][-1].mean):
         return ""
     return (
         f" Its correspondence rate is {100 * rows[PSEUDOCAL][-1].mean:.1f}% "
@@ -658,7 +694,7 @@ def against(sections: Sequence[Section], baseline: str, words: str) -> str:
     lower: list[str] = []
     higher: list[str] = []
     for section in sections:
-        if section.has(baseline):
+        if section.has(baseline) and section.has(PSEUDOCAL):
             better = section.value(PSEUDOCAL) < section.value(baseline)
             (lower if better else higher).append(f"`{section.suite.name}`")
     said = []
@@ -738,17 +774,21 @@ def first_batch(sections: Sequence[Section]) -> str:
     said = []
     for section in sections:
         found = [each for each in section.comparisons if _title(each.baseline) == FIRST_BATCH]
-        if found and section.has(FIRST_BATCH):
+        if found and section.has(FIRST_BATCH) and section.has(PSEUDOCAL):
             test = found[-1]
             end = ": no significant difference" if test.p > 0.05 else ""
             said.append(
-                "The released code of PseudoCal reuses the mixup samples of the first batch. "
-                f'Mean ECE of this version ("{FIRST_BATCH}") for `{section.suite.name}`: '
+                f"for `{section.suite.name}`: "
                 f"{section.value(FIRST_BATCH):.2f}, against {section.value(PSEUDOCAL):.2f} with "
                 f"all pairs, which are better for {test.wins} of {test.tasks} tasks "
-                f"(p = {test.p:.2g}){end}."
+                f"(p = {test.p:.2g}){end}"
             )
-    return " ".join(said)
+    if not said:
+        return ""
+    return (
+        "The released code of PseudoCal reuses the mixup samples of the first batch. Mean ECE of "
+        f'this version ("{FIRST_BATCH}") {"; ".join(said)}.'
+    )
 
 
 def sweep(section: Section) -> str:

@@ -11,7 +11,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from pseudocal.app.cli import app
-from pseudocal.app.models import networks
+from pseudocal.app.models import state_dicts
 from pseudocal.arrays import InputError
 from pseudocal.lab.bench import Store, run
 from pseudocal.lab.bench.suite_file import parse_suite
@@ -29,8 +29,8 @@ def root(tmp_path, monkeypatch):
     monkeypatch.setenv("PSEUDOCAL_CACHE", str(tmp_path / "cache"))
     whole = layouts.BENCHMARKS["office-home"]
     monkeypatch.setitem(layouts.BENCHMARKS, "office-home", replace(whole, classes=3))
-    small = lambda: networks.ResNet((1, 1, 1, 1), deep=False)  # noqa: E731
-    monkeypatch.setitem(networks.ARCHITECTURES, "resnet34", small)
+    small = lambda: state_dicts.ResNet((1, 1, 1, 1), deep=False)  # noqa: E731
+    monkeypatch.setitem(state_dicts.ARCHITECTURES, "resnet34", small)
     colours = np.array([[230, 20, 20], [20, 230, 20], [20, 20, 230]])
     rng = np.random.default_rng(0)
     for domain in ("Art", "Clipart"):
@@ -83,7 +83,7 @@ def test_a_checkpoint_is_calibrated_without_training(root):
 
     images = torch.from_numpy(domains_of(chosen.tasks[0], store)[1].inputs[:])
     tensors = torch.load(root / "bnm.pt")
-    body = networks.ARCHITECTURES["resnet34"]()
+    body = state_dicts.ARCHITECTURES["resnet34"]()
     body.load_state_dict(
         {name[2:]: tensor for name, tensor in tensors.items() if name.startswith("0.")}
     )

@@ -15,6 +15,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from pseudocal.files import save_json
 from pseudocal.lab.bench import Store, built_in, run
 from pseudocal.lab.bench.suite_file import parse_suite
 
@@ -161,6 +162,68 @@ def check_summary(page: str) -> int:
     return len(found)
 
 
+def check_search(page: str) -> int:
+    """Check where the page says that the search explains TransCal's lead, and what it gains."""
+    checked = 0
+    leads = {"then disappears": True, "keeps its lead": False}
+    for words, most in leads.items():
+        for names in re.findall(rf"{words} in ((?:`[\w.-]+`(?:, )?)+)", page):
+            for suite in re.findall(r"`([\w.-]+)`", names):
+                won, tasks = map(int, wins_in(page, suite, "TransCal").split(" of "))
+                assert (2 * won > tasks) == most, suite
+                won, tasks = map(int, wins_in(page, suite, "TransCal, as released").split(" of "))
+                assert 2 * won <= tasks, suite
+                checked += 1
+    (worse,) = re.findall(r"higher mean ECE than the released one in (.*)\.$", page, re.MULTILINE)
+    for suite, fixed, released in re.findall(r"`([\w.-]+)` \(([\d.]+) against ([\d.]+)\)", worse):
+        ece = ece_of(page, suite)
+        assert float(fixed) == ece["TransCal"] > ece["TransCal, as released"] == float(released)
+        checked += 1
+    return checked
+
+
+def check_first_batch(page: str, folder: Path) -> int:
+    """Check what the page says of PseudoCal as released."""
+    said = re.findall(
+        r"for `([\w.-]+)`: ([\d.]+), against ([\d.]+) with all pairs, which are better for "
+        r"(\d+ of \d+) tasks \(p = ([\de.-]+)\)(: no significant difference)?",
+        page,
+    )
+    tests = {
+        row["suite"]: float(row["p"])
+        for row in rows_of("comparisons", folder)
+        if (row["method"], row["baseline"]) == ("all", "PseudoCal, as released")
+    }
+    for suite, released, own, wins, p, same in said:
+        ece = ece_of(page, suite)
+        assert float(released) == ece["PseudoCal, as released"]
+        assert float(own) == ece["PseudoCal"]
+        assert wins == wins_in(page, suite, "PseudoCal, as released")
+        assert float(p) == tests[suite]
+        assert bool(same) == (float(p) > 0.05)
+    return len(said)
+
+
+def check_sweep(page: str, folder: Path) -> int:
+    """Check which weights the page says have the lowest ECE."""
+    means: dict[str, dict[str, float]] = {}
+    for row in rows_of("means", folder):
+        lam = re.fullmatch(r"λ = ([\d.]+), hard", row["calibrator"])
+        if (row["suite"], row["metric"]) == ("emoji-lambda", "ece") and lam is not None:
+            means.setdefault(row["method"], {})[lam[1]] = float(row["mean"])
+    (whole,) = re.findall(r"With hard labels, the lowest mean ECE is (.*)\.$", page, re.MULTILINE)
+    average, _, methods = whole.partition("; it is ")
+    said = {"average": average} | dict(
+        re.findall(r"([\w-]+) ([\d.]+ at [\d.]+)(?:, |$)", methods.partition("model: ")[2])
+    )
+    assert said.keys() == means.keys()
+    for method, text in said.items():
+        best = min(means[method], key=means[method].__getitem__)
+        assert text == f"{means[method][best]:.2f} at {best}", method
+    assert methods.startswith(f"{means['average']['0.65']:.2f} at 0.65")
+    return len(said)
+
+
 def test_orders_in_the_results_are_those_of_the_tables():
     assert check_orders(results()) >= 3
 
@@ -171,6 +234,12 @@ def test_the_summary_has_the_numbers_of_the_tables():
 
 def test_counts_of_wins_in_prose_are_those_of_the_tables():
     assert check_counts(results()) >= 2
+
+
+def test_what_is_said_of_searches_first_batches_and_weights_is_in_the_tables():
+    assert check_search(results()) >= 3
+    assert check_first_batch(results(), FILES) >= 1
+    assert check_sweep(results(), FILES) >= 3
 
 
 def test_suites_in_which_pseudocal_beats_a_constant_are_those_of_the_tables():
@@ -197,7 +266,15 @@ def test_what_is_said_of_the_starts_of_transcal_is_in_the_tables():
         assert (int(better), int(total)) == (sum(v < ece["PseudoCal"] for v in found), len(found))
 
 
-@pytest.mark.parametrize("check", [check_orders, check_constant, check_summary])
+@pytest.mark.parametrize(
+    "check",
+    [
+        check_orders,
+        check_constant,
+        check_summary,
+        lambda page: check_first_batch(page, FILES),
+    ],
+)
 def test_a_changed_table_is_noticed(check):
     page = results()
     worse = page
@@ -358,3 +435,23 @@ def test_the_page_of_a_store_has_accuracy_repeats_seeds_and_the_constant(
     assert "Missing: CPCS in 4 runs (not run)." in page
     assert table_of(page, "digits")["CPCS"] == ["-"] * 4
     assert check_orders(page) == 1
+    assert command.unfinished(suite, store) == []
+    (waits,) = command.unfinished(more.suite, store)
+    assert waits.startswith("digits: 4 of 4 tasks, first digits/closed-set/optdigits-fonts/")
+
+    # PseudoCal refused all models of a task: its averages are unknown, and nothing is claimed.
+    for task in (task for task in tasks if task.method == tasks[0].method):
+        bad = store.folder(task)
+        for path in bad.glob("calibrations/pseudocal*"):
+            path.unlink()
+        scores = {name: each for name, each in store.scores(task).items() if "pseudo" not in name}
+        save_json(bad / "scores.json", scores)
+        for name in ("pseudocal", "pseudocal, repeat=1"):
+            note = {"error": "InputError: one class"}
+            save_json(bad / "calibrations" / f"{name}.error.json", note)
+    assert command.unfinished(suite, store) == []
+    page = command.page([command.Section.read(suite, store)], store, folder)
+    assert "Missing: PseudoCal in 4 runs (InputError: one class)." in page
+    assert "nan" not in page
+    assert "a constant T = 2 in" not in page
+    assert re.search(r"worse than no calibration on \d of 1 tasks", page)

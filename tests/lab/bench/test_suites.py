@@ -54,8 +54,13 @@ def test_built_in_suites(name):
     assert {"none", "oracle"} <= set(suite.calibrators)
 
 
-def test_the_emoji_suite_has_the_six_methods_nine_calibrators_and_the_oracle():
-    suite = built_in("emoji")
+@pytest.mark.parametrize("name", ["emoji", "emoji-groups"])
+def test_the_emoji_suites_have_the_six_methods_nine_calibrators_and_the_oracle(name):
+    suite = built_in(name, seeds=3, repeats=5)
+    assert {task.data for task in suite.tasks} == {name}
+    assert len(suite.tasks) == 12 * 7 * 3
+    assert {task.seed for task in suite.tasks} == {0, 1, 2}
+    assert suite.repeats == 5
     nine = {
         "none",
         "matrixscal",
@@ -68,7 +73,8 @@ def test_the_emoji_suite_has_the_six_methods_nine_calibrators_and_the_oracle():
         "pseudocal",
     }
     assert {"atdoc", "bnm", "mcc", "cdan", "safn", "mcd"} < {task.method for task in suite.tasks}
-    assert nine | {"oracle"} <= set(suite.calibrators)
+    ours = {"pseudocal-released", "agreement", "surrogate", "mean-estimate", "labels-50"}
+    assert nine | ours | {"constant", "oracle"} <= set(suite.calibrators)
 
 
 @pytest.mark.parametrize(
@@ -324,6 +330,7 @@ def test_digits_of_a_file_have_a_network_of_their_size():
 )
 def test_presets_of_a_data_set_are_its_default(suite, method, options):
     tasks = [task for task in built_in(suite).tasks if task.method == method]
+    assert tasks
     for task in tasks:
         preset = find_preset(method, task.preset)
         assert preset.options.items() >= options.items()
