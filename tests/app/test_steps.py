@@ -13,6 +13,7 @@ import pytest
 from pseudocal import PseudoCal
 from pseudocal.app import Run, calibrate, collect_outputs, conclude, label, refine, render
 from pseudocal.app.run import COLLECTED
+from pseudocal.calibrators import Reason, ReasonCode
 from pseudocal.calibrators.labels import LabelSample, rows_to_label
 
 CLASSES = 4
@@ -43,6 +44,16 @@ def collected(folder: Path) -> Run:
     finally:
         os.chdir(before)
     return Run.open(folder / "out")
+
+
+def test_assumed_preprocessing_is_at_best_caution(collected: Run) -> None:
+    record = collected.record
+    assumed = replace(record, data=replace(record.data, assumed=("mean", "std")))
+    given = conclude(collected).trust
+    found = conclude(Run(collected.folder, assumed)).trust
+    assert given is not None
+    assert found == given.doubted(Reason(ReasonCode.PREPROCESSING_ASSUMED))
+    assert found.verdict == "caution"
 
 
 def contents(folder: Path) -> dict[str, bytes]:

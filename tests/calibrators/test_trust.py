@@ -24,7 +24,7 @@ ELSEWHERE = {
     for code in ReasonCode
     if code.startswith(("labels_", "saved_outputs_"))
     or code.endswith("_not_mixed")
-    or code == "nothing_fitted"
+    or code in ("nothing_fitted", "preprocessing_assumed")
 }
 
 

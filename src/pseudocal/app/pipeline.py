@@ -56,7 +56,10 @@ def conclude(run: Run, labels: LabelSample | None = None) -> Calibration:
         calibration = unmixed_calibration(evidence, settings, why)
     else:
         calibration = record.method.conclude(evidence, record.settings)
-    calibration = replace(calibration, versions=record.versions)
+    trust = calibration.trust
+    if record.data.assumed and trust is not None:
+        trust = trust.doubted(Reason(ReasonCode.PREPROCESSING_ASSUMED))
+    calibration = replace(calibration, trust=trust, versions=record.versions)
     if labels is None:
         return calibration
     refined = calibration.refined(run.logits, labels, groups=run.groups)

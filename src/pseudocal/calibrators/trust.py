@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -246,6 +246,21 @@ class Trust:
         From mixup samples, and from agreement with a usable second opinion.
         """
         return {name: effect.temperature for name, effect in self.effects.items() if name != "none"}
+
+    def doubted(self, reason: Reason) -> Trust:
+        """The same with a reason for which the verdict is at best "caution".
+
+        >>> trust = Trust("apply", (), AccuracyEstimate(0.58, 0.46, 0.7), {})
+        >>> trust.doubted(Reason(ReasonCode.PREPROCESSING_ASSUMED)).verdict
+        'caution'
+
+        Args:
+            reason: The reason. It stands first, unless the verdict is worse than "caution".
+
+        """
+        if self.verdict == "do not apply":
+            return replace(self, reasons=(*self.reasons, reason))
+        return replace(self, verdict="caution", reasons=(reason, *self.reasons))
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to JSON values."""

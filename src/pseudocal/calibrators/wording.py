@@ -24,6 +24,7 @@ class ReasonCode(StrEnum):
     ONE_CLASS = auto()
     DOMINANT_CLASS = auto()
     DOMINANT_PIXEL_CLASS = auto()
+    PREPROCESSING_ASSUMED = auto()
     # there is no usable second opinion
     NO_SECOND_OPINION = auto()
     SEGMENTATION = auto()
@@ -188,6 +189,11 @@ TEMPLATES: dict[ReasonCode, str] = {
     ReasonCode.DOMINANT_PIXEL_CLASS: (
         "One class gets {fraction:.0%} of pixels, so the mixup samples say little about most of "
         "them."
+    ),
+    ReasonCode.PREPROCESSING_ASSUMED: (
+        "The preprocessing was assumed: neither the model file nor a setting specifies it. Pass the "
+        "one used in training (--resize, --preprocess) and calibrate again, or label about 50 "
+        "inputs."
     ),
     ReasonCode.NO_SECOND_OPINION: (
         "There was no second opinion, and a model's own outputs cannot reveal consistent errors. "

@@ -74,6 +74,11 @@ ADVICE: dict[str, tuple[Values, str, str]] = {
         f"Keep the model you have, or check with 30 more labels: {LABEL}",
     ),
     "label": (RUN, "label", f"Label 50 inputs before you deploy: {LABEL}"),
+    "specify_or_label": (
+        RUN,
+        "label",
+        f"Specify the preprocessing and calibrate again, or label 50 inputs: {LABEL}",
+    ),
     "label_more": (RUN, "label", f"Label 30 more inputs before you deploy: {LABEL}"),
     "label_more_at_random": (
         RUN,

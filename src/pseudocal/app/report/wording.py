@@ -94,6 +94,11 @@ ACTIONS: dict[str, tuple[Decision, str, str]] = {
     "keep_or_label": ("keep", KEEP + ", or label {n:count} {unit} to calibrate it", LABEL),
     "keep_or_label_more": ("keep", KEEP + ", or check with {more:count} more labels", LABEL),
     "label": ("label", "Label {n:count} {unit} before you deploy", LABEL),
+    "specify_or_label": (
+        "label",
+        "Specify the preprocessing and calibrate again, or label {n:count} {unit}",
+        LABEL,
+    ),
     "label_more": ("label", "Label {more:count} more {unit} before you deploy", LABEL),
     "label_more_at_random": (
         "label",
