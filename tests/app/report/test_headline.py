@@ -69,7 +69,10 @@ def test_labels_measure_it(made):
 @pytest.mark.parametrize(
     ("verdict", "text"),
     [
-        ("apply", "Deploy model.onnx, or label 50 inputs first to measure it: out/model.onnx"),
+        (
+            "apply",
+            "Deploy model.onnx instead of the original, or label 50 inputs first to measure it: out/model.onnx",
+        ),
         ("caution", "Label 50 inputs before you deploy: pseudocal label out -n 50"),
         (
             "do not apply",
@@ -95,7 +98,9 @@ def test_each_verdict_has_one_recommendation(made, verdict, text):
 
 def test_a_measured_calibration_asks_for_no_labels(made):
     measured = made.make_report(verdict="apply", labelled=True)
-    assert str(measured.recommendation) == "Deploy model.onnx: out/model.onnx"
+    assert (
+        str(measured.recommendation) == "Deploy model.onnx instead of the original: out/model.onnx"
+    )
 
 
 def test_only_a_recommended_model_is_called_model(made):

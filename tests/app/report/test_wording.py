@@ -43,7 +43,7 @@ ADVICE: dict[str, tuple[Values, str, str]] = {
     "deploy": (
         {"file": "model.onnx", "path": "out/model.onnx"},
         "deploy",
-        "Deploy model.onnx: out/model.onnx",
+        "Deploy model.onnx instead of the original: out/model.onnx",
     ),
     "deploy_calibration": (
         {"file": "calibration.json", "path": "out/calibration.json"},
@@ -54,7 +54,7 @@ ADVICE: dict[str, tuple[Values, str, str]] = {
     "deploy_or_label": (
         RUN | {"file": "model.onnx", "path": "out/model.onnx"},
         "deploy",
-        "Deploy model.onnx, or label 50 inputs first to measure it: out/model.onnx",
+        "Deploy model.onnx instead of the original, or label 50 inputs first to measure it: out/model.onnx",
     ),
     "deploy_calibration_or_label": (
         RUN | {"file": "calibration.json", "path": "out/calibration.json"},

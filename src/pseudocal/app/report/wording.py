@@ -74,7 +74,7 @@ LABEL = "pseudocal label {out:path} -n {n:.0f}"
 
 # for each code: what is recommended, and the command for it or the file to use, if there is one
 ACTIONS: dict[str, tuple[Decision, str, str]] = {
-    "deploy": ("deploy", "Deploy {file}", "{path:path}"),
+    "deploy": ("deploy", "Deploy {file} instead of the original", "{path:path}"),
     "deploy_calibration": (
         "deploy",
         "Deploy {file} with the model you have",
@@ -82,7 +82,7 @@ ACTIONS: dict[str, tuple[Decision, str, str]] = {
     ),
     "deploy_or_label": (
         "deploy",
-        "Deploy {file}, or label {n:count} {unit} first to measure it",
+        "Deploy {file} instead of the original, or label {n:count} {unit} first to measure it",
         "{path:path}",
     ),
     "deploy_calibration_or_label": (
