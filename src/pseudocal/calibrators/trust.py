@@ -402,8 +402,12 @@ def _on_surrogate(consensus: Consensus, surrogate: Agreement, confidence: float)
     """What a surrogate beside second models says of the accuracy."""
     numbers = {"surrogate": surrogate.accuracy, "accuracy": consensus.accuracy}
     if consensus.difference <= DIFFERENT:
-        return "apply", Reason(ReasonCode.SURROGATE_CONFIRMS, numbers)
-    numbers["agreement"] = consensus.of_agreements
+        return "apply", Reason(ReasonCode.SURROGATE_CONFIRMS, numbers | {"limit": DIFFERENT})
+    numbers |= {
+        "agreement": consensus.of_agreements,
+        "weight": consensus.own_weight,
+        "before": confidence,
+    }
     verdict: Verdict = "apply" if lowers_clearly(consensus, confidence) else "caution"
     return verdict, Reason(ReasonCode.SURROGATE_DIFFERS, numbers)
 
@@ -534,7 +538,7 @@ class Weighed:
         verdict, reasons = self._on_mixup() if self.used == "mixup" else self._on_agreement()
         if surrogate and verdict == "apply":
             verdict = "caution"
-        for reason in (self._opinion(), *reasons):
+        for reason in (self._opinion(), *self._own_part(), *reasons):
             yield verdict, reason
         if surrogate:
             yield "caution", Reason(ReasonCode.SURROGATE_ONLY)
@@ -566,6 +570,17 @@ class Weighed:
         if len(given) == 1:
             return Reason(ReasonCode.SECOND_MODEL_AGREES, numbers)
         return Reason(ReasonCode.SECOND_MODELS_AGREE, numbers | {"models": float(len(given))})
+
+    def _own_part(self) -> Iterator[Reason]:
+        """How the estimate follows from the opinions, unless `_on_surrogate` says so."""
+        if not self.consensus.own_weight or self.consensus.difference > DIFFERENT:
+            return
+        numbers = {
+            "before": self.confidence["none"],
+            "weight": self.consensus.own_weight,
+            "accuracy": self.consensus.accuracy,
+        }
+        yield Reason(ReasonCode.CONFIDENCE_COUNTS, numbers)
 
     def _on_agreement(self) -> tuple[Verdict, tuple[Reason, ...]]:
         """Judge a temperature from the agreement by how far it moves the confidence.

@@ -48,6 +48,7 @@ class ReasonCode(StrEnum):
     SURROGATE_ONLY = auto()
     SURROGATE_CONFIRMS = auto()
     SURROGATE_DIFFERS = auto()
+    CONFIDENCE_COUNTS = auto()
     # a temperature from the second opinion
     LOWERS_CONFIDENCE = auto()
     RAISES_CONFIDENCE = auto()
@@ -101,6 +102,7 @@ OPINIONS = (
     ReasonCode.SURROGATE_AGREES,
     ReasonCode.SURROGATE_ERRORS_UNKNOWN,
     ReasonCode.SURROGATE_CONFIRMS,
+    ReasonCode.CONFIDENCE_COUNTS,
     ReasonCode.SAVED_OUTPUTS_AGREE,
 )
 # reasons that speak for T
@@ -169,7 +171,7 @@ MOVES = "Calibration moves the mean confidence from {before:.0%} to {after:.0%}"
 IMPLIES = "That implies an accuracy of about {accuracy:.0%}."
 UNKNOWN_ERRORS = (
     "No mixup sample was certainly misclassified, so the fraction of {of} errors is unknown. "
-    "The estimated accuracy is about {{accuracy:.0%}}."
+    "The agreement implies an accuracy of about {{accuracy:.0%}}."
 )
 FROM_LABELS = "From {labels:labels}, T is between {low:.3g} and {high:temperature}"
 
@@ -280,12 +282,18 @@ TEMPLATES: dict[ReasonCode, str] = {
         "Add a second model, or label about 50 inputs."
     ),
     ReasonCode.SURROGATE_CONFIRMS: (
-        "A surrogate of the model's predictions estimates an accuracy of {surrogate:.0%}."
+        "A surrogate of the model's predictions estimates an accuracy of {surrogate:.0%}. It counts "
+        "only if it differs by more than {limit:points} points."
     ),
     ReasonCode.SURROGATE_DIFFERS: (
         "The estimates disagree: the models' agreement implies an accuracy of {agreement:.0%}, a "
-        "surrogate of the model's predictions {surrogate:.0%}. The estimate is the mean of the "
-        "two, {accuracy:.0%}. Label about 50 inputs to find out which is right."
+        "surrogate of the model's predictions {surrogate:.0%}. Their mean and, with a weight of "
+        "{weight:.0%}, the mean confidence ({before:.0%}) give the estimate, {accuracy:.0%}. Label "
+        "about 50 inputs to find out which is right."
+    ),
+    ReasonCode.CONFIDENCE_COUNTS: (
+        "The mean confidence ({before:.0%}) counts with a weight of {weight:.0%}, so the estimated "
+        "accuracy is {accuracy:.0%}."
     ),
     ReasonCode.LOWERS_CONFIDENCE: (
         "T = {temperature:.3g} lowers the mean confidence from {before:.0%} to {accuracy:.0%}, the "
