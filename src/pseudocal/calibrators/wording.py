@@ -297,11 +297,11 @@ TEMPLATES: dict[ReasonCode, str] = {
     ),
     ReasonCode.LOWERS_CONFIDENCE: (
         "T = {temperature:.3g} lowers the mean confidence from {before:.0%} to {accuracy:.0%}, the "
-        "estimated accuracy."
+        "accuracy estimated without labels."
     ),
     ReasonCode.RAISES_CONFIDENCE: (
         "T = {temperature:.3g} raises the mean confidence from {before:.0%} to {accuracy:.0%}, the "
-        "estimated accuracy."
+        "accuracy estimated without labels."
     ),
     ReasonCode.NO_CLEAR_GAIN: (
         "The estimated accuracy ({accuracy:.0%}) is not clearly different from the mean confidence "
