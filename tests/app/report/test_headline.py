@@ -218,6 +218,18 @@ def test_no_gap_is_minus_zero_points(made):
     assert "mean confidence minus accuracy, in points: +1 before, 0 after" in lines
 
 
+def test_a_model_that_stays_as_it_is_has_no_after(made):
+    report = made.make_refined()
+    rejected = replace(report, calibration=replace(report.calibration, temperature=1, refused=3))
+    calibration = replace(made.make_run().calibration, measured=report.labels)
+    lines = list(summary_lines(Result(calibration, rejected, OUT, OUT)))
+    [mean] = [line for line in lines if line.startswith("mean confidence ") and "%" in line]
+    [gap] = [line for line in lines if line.startswith("mean confidence minus accuracy")]
+    assert "after" not in mean + gap
+    assert " after" in page(report).partition("Mean confidence minus accuracy")[2][:100]
+    assert " after" not in page(rejected).partition("Mean confidence minus accuracy")[2][:60]
+
+
 # ------------------------------------------------------------------------------ the essentials
 
 NOTHING_KNOWN = AccuracyEstimate(0.5, 0.0, 1.0)
