@@ -66,6 +66,24 @@ def some_labels(run: Run, n: int) -> LabelSample:
     return LabelSample(rows, labels)
 
 
+def test_a_temperature_in_use_stays_unless_labels_speak_against_it(collected: Run) -> None:
+    labels = some_labels(collected, 60)
+    fitted = conclude(collected, labels)
+    measured = fitted.measured
+    assert measured is not None
+    assert measured.verdict == "apply"
+    assert measured.gap_after.value < 0  # the confidence is too low, so a smaller T is better
+    better, worse = 0.9 * fitted.temperature, 1.1 * fitted.temperature
+    assert measured.temperature.low < better < worse < measured.temperature.high
+    kept = conclude(collected, labels, in_use=better)
+    assert (kept.temperature, kept.verdict) == (better, "apply")
+    assert kept.measured is not None
+    assert measured.gap_after.value < kept.measured.gap_after.value < 0
+    assert kept.measured.reasons[-1].code == ReasonCode.LABELS_KEEP_T
+    for in_use in (worse, 10 * fitted.temperature, 1.0, fitted.temperature):
+        assert conclude(collected, labels, in_use=in_use) == fitted
+
+
 def test_a_run_has_the_logits_of_all_models(collected: Run, folder: Path) -> None:
     x = np.load(folder / "x.npy")
     weights = np.random.default_rng(0).normal(size=(5, CLASSES))

@@ -25,8 +25,11 @@ from pseudocal.app.run import CALIBRATION, COLLECTED, LABEL_PAGE, OF_JOB, Run
 from pseudocal.app.thresholds import RunThreshold, threshold_of
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal, uncalibrated
+from pseudocal.calibrators.confidence import confidences
+from pseudocal.calibrators.labelled_accuracy import gap
 from pseudocal.calibrators.labels import LabelSample
 from pseudocal.calibrators.pseudocal import unmixed_calibration
+from pseudocal.calibrators.refinement import measure_temperature
 from pseudocal.calibrators.saved_outputs import calibrate_saved_outputs
 from pseudocal.calibrators.trust import warn_if_unreliable
 from pseudocal.calibrators.wording import Reason, ReasonCode, count
@@ -36,8 +39,13 @@ Done = TypeVar("Done")
 Steps = Generator[Note | Tick, None, Result]
 
 
-def conclude(run: Run, labels: LabelSample | None = None) -> Calibration:
-    """The calibration that follows from a run and, if there are any, from a person's labels."""
+def conclude(
+    run: Run, labels: LabelSample | None = None, *, in_use: float | None = None
+) -> Calibration:
+    """The calibration that follows from a run and, if there are any, from a person's labels.
+
+    A temperature in use stays, unless the labels speak against it.
+    """
     record = run.record
     evidence = run.evidence()
     if evidence is None:  # saved outputs: nothing was mixed
@@ -63,7 +71,28 @@ def conclude(run: Run, labels: LabelSample | None = None) -> Calibration:
     if labels is None:
         return calibration
     refined = calibration.refined(run.logits, labels, groups=run.groups)
-    return replace(refined, versions=record.versions)
+    refined = replace(refined, versions=record.versions)
+    return refined if in_use is None else _keep_in_use(refined, run, labels, in_use)
+
+
+def _keep_in_use(
+    calibration: Calibration, run: Run, labels: LabelSample, in_use: float
+) -> Calibration:
+    """The temperature in use, if labels leave it open and the new one does not reduce the gap."""
+    measured = calibration.measured
+    applies = measured is not None and measured.verdict in ("apply", "caution")
+    if measured is None or not applies or in_use in (1.0, calibration.temperature):
+        return calibration
+    kept = gap(float(confidences(run.logits, in_use).mean()), measured.accuracy)
+    inside = measured.temperature.low <= in_use <= measured.temperature.high
+    if not inside or abs(kept.value) > abs(measured.gap_after.value):
+        return calibration
+    judged = measure_temperature(run.logits, labels, in_use, groups=run.groups)
+    numbers = {"temperature": in_use, "fitted": calibration.temperature}
+    reasons = (*measured.reasons, Reason(ReasonCode.LABELS_KEEP_T, numbers))
+    measured = replace(measured, reasons=reasons, gap_after=kept, error_after=judged.error_after)
+    scaling = replace(calibration.scaling, temperature=in_use)
+    return replace(calibration, scaling=scaling, measured=measured)
 
 
 def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
@@ -149,6 +178,7 @@ def refine_steps(
     *,
     sampling: Sampling = "stratified",
     max_error: float | None = None,
+    in_use: float | None = None,
     trust: bool = False,
     trust_paths: bool = False,
     device: str = "cpu",
@@ -162,7 +192,7 @@ def refine_steps(
                 f"expected labels that represent all inputs, got labels drawn for a threshold in "
                 f"{labels}: run pseudocal threshold {out} {labels}"
             )
-        calibration = conclude(run, given)
+        calibration = conclude(run, given, in_use=in_use)
         model = None
         if calibration.refused is None:
             model = reopen_model(run, trust=trust, device=device)

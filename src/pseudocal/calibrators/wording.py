@@ -88,6 +88,7 @@ class ReasonCode(StrEnum):
     LABELS_CLOSE_TO_ONE = auto()
     LABELS_MOVED_AWAY = auto()
     LABELS_HELD_BACK = auto()
+    LABELS_KEEP_T = auto()
     LABELS_ENOUGH = auto()
     LABELS_OUTSIDE_INTERVAL = auto()
     LABELS_FURTHER = auto()
@@ -406,6 +407,10 @@ TEMPLATES: dict[ReasonCode, str] = {
     ReasonCode.LABELS_HELD_BACK: (
         "T was limited to {temperature:.3g}. Beyond that, the measured gap would grow by more than "
         "half of its standard error."
+    ),
+    ReasonCode.LABELS_KEEP_T: (
+        "T = {temperature:.3g} stays in use: the labels do not contradict it, and the fitted "
+        "T = {fitted:.3g} would not bring the mean confidence closer to the accuracy."
     ),
     ReasonCode.LABELS_ENOUGH: (
         "You can stop labelling: more labels would hardly change this verdict."
