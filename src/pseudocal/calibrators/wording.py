@@ -174,7 +174,10 @@ UNKNOWN_ERRORS = (
     "No mixup sample was certainly misclassified, so the fraction of {of} errors is unknown. "
     "The agreement implies an accuracy of about {{accuracy:.0%}}."
 )
-FROM_LABELS = "From {labels:labels}, T is between {low:.3g} and {high:temperature}"
+FROM_LABELS = (
+    "From {labels:labels}, T is between {low:.3g} and {high:temperature} (valid at any number of "
+    "labels)"
+)
 
 TEMPLATES: dict[ReasonCode, str] = {
     ReasonCode.TEMPERATURE_AT_BOUND: (
@@ -436,8 +439,8 @@ def sentence(reason: Reason) -> str:
 
     >>> numbers = {"labels": 20.0, "low": 0.8, "high": 1.5, "more": 1.0}
     >>> sentence(Reason(ReasonCode.LABELS_UNDECIDED, numbers))
-    'From 20 labels, T is between 0.8 and 1.5, which includes no calibration (T = 1). About 1 more
-    label would settle the verdict.'
+    'From 20 labels, T is between 0.8 and 1.5 (valid at any number of labels), which includes no
+    calibration (T = 1). About 1 more label would settle the verdict.'
 
     Args:
         reason: The reason.
