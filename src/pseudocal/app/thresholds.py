@@ -23,12 +23,14 @@ from pseudocal.calibrators.confidence import confidences
 from pseudocal.calibrators.labels import CANNOT_TELL, LabelSample, RowNumbers
 from pseudocal.calibrators.thresholds import (
     LEVEL,
+    ClassThreshold,
     Light,
     Threshold,
     find_class_thresholds,
     find_threshold,
     threshold_pool,
 )
+from pseudocal.calibrators.wording import count
 from pseudocal.passes import block_starts
 
 # how labels were drawn, as a labels file says it
@@ -98,7 +100,8 @@ class ClassLine:
     number: int  # the predicted class
     name: str  # its name, or its number
     light: Light  # "guaranteed", "estimated" or "not enough labels"
-    confidence: float | None  # the least accepted confidence; None if nothing is accepted
+    # the least accepted confidence; None if nothing is accepted, or without enough labels
+    confidence: float | None
     if_disagree: float | None  # the same where a second model predicts another class
     coverage: float  # the fraction of the predictions of this class that are accepted
     labels: int  # the labels of predictions of this class
@@ -170,18 +173,7 @@ def threshold_of(
         sampling = "threshold" if labels.pool is not None else labels.sampling
         same_labels = calibration.measured is not None and labels.pool is None
         by_class = find_class_thresholds(predicted, confidence, max_error, labels, second=second)
-        classes = tuple(
-            ClassLine(
-                one.number,
-                _name_of(one.number, run.record.classes),
-                one.light,
-                one.threshold.confidence,
-                one.threshold.if_disagree,
-                one.threshold.coverage,
-                one.labels,
-            )
-            for one in by_class
-        )
+        classes = tuple(_class_line(one, run.record.classes) for one in by_class)
     given = 0 if labels is None else int((labels.labels != CANNOT_TELL).sum())
     of_run = RunThreshold(
         **asdict(found),
@@ -195,8 +187,16 @@ def threshold_of(
     return replace(of_run, promise=promise(found, given, exact=of_run.exact))
 
 
-def _name_of(number: int, classes: Sequence[str]) -> str:
-    return classes[number] if number < len(classes) else str(number)
+def _class_line(found: ClassThreshold, classes: Sequence[str]) -> ClassLine:
+    """A line of the table; without enough labels, a class has no threshold."""
+    number = found.number
+    name = classes[number] if number < len(classes) else str(number)
+    if found.light == "not enough labels":
+        return ClassLine(number, name, found.light, None, None, 0.0, found.labels)
+    rule = found.threshold
+    return ClassLine(
+        number, name, found.light, rule.confidence, rule.if_disagree, rule.coverage, found.labels
+    )
 
 
 def check_classifier(run: Run) -> None:
@@ -267,13 +267,13 @@ def threshold_lines(found: RunThreshold, run: Run) -> Iterator[str]:
     yield found.promise
     if found.classes:
         lights = Counter(line.light for line in found.classes)
-        yield "by class: " + ", ".join(f"{count} {light}" for light, count in lights.items())
+        yield "by class: " + ", ".join(f"{n} {light}" for light, n in lights.items())
         for line in found.classes[:CLASSES_SHOWN]:
-            least = "nothing" if line.confidence is None else f"from {line.confidence:.3f}"
-            yield (
-                f"  {line.name}: {least}, {line.coverage:.1%} accepted, {line.light} "
-                f"({line.labels} labels)"
-            )
+            rule = ""
+            if line.light != "not enough labels":
+                least = "nothing" if line.confidence is None else f"from {line.confidence:.3f}"
+                rule = f"{least}, {line.coverage:.1%} accepted, "
+            yield f"  {line.name}: {rule}{line.light} ({count(line.labels, 'label')})"
         if len(found.classes) > CLASSES_SHOWN:
             yield f"  ... and {len(found.classes) - CLASSES_SHOWN} more in {THRESHOLD}"
     most = f"{100 * found.max_error:.6g}%"

@@ -123,6 +123,9 @@ def test_labels_drawn_for_a_threshold_give_a_guarantee(pseudocal, out, truth, tm
         "not enough labels",
     }
     assert accepted(out).mean() == found.coverage
+    for line in content["classes"]:
+        if line["light"] == "not enough labels":
+            assert (line["confidence"], line["coverage"]) == (None, 0)
 
 
 def test_drawing_more_begins_with_the_same(pseudocal, out):
@@ -141,6 +144,9 @@ def test_too_few_labels_give_none_and_say_how_many_would(pseudocal, out, truth, 
     assert content["labels_needed"] >= 45
     assert f"-n {content['labels_needed']}" in done.out
     assert not accepted(out).any()
+    few = [line for line in content["classes"] if line["light"] == "not enough labels"]
+    assert few
+    assert f"  {few[0]['name']}: not enough labels ({few[0]['labels']} label" in done.out
 
 
 def test_labels_for_a_threshold_are_no_sample_of_all_inputs(pseudocal, out, truth, tmp_path):
