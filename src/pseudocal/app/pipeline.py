@@ -22,7 +22,7 @@ from pseudocal.app.models.files import OutputType
 from pseudocal.app.publishing import publishing
 from pseudocal.app.render import Result, render, render_threshold
 from pseudocal.app.run import CALIBRATION, COLLECTED, LABEL_PAGE, OF_JOB, Run
-from pseudocal.app.thresholds import RunThreshold, threshold_of
+from pseudocal.app.thresholds import RunThreshold, stored_labels, threshold_of
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal, uncalibrated
 from pseudocal.calibrators.confidence import confidences
@@ -403,7 +403,8 @@ def threshold(
         found = pseudocal.app.threshold("out/", "labels.csv", max_error=0.05)
         found.basis, found.confidence, found.coverage
 
-    It writes `threshold.json`, and the predictions again with a column `accept`.
+    It writes `threshold.json`, and the predictions again with a column `accept`. An estimate without
+    labels does not replace a threshold from labels: nothing is written then.
 
     Args:
         out: the folder that `calibrate` or `collect_outputs` wrote.
@@ -421,5 +422,6 @@ def threshold(
         given = None if labels is None else read_labels(Path(labels), run, sampling)
         calibration = run.calibration_in_force()
         found = threshold_of(run, calibration, max_error, given, one_model=one_model)
-        render_threshold(run, calibration, found, aside)
+        if given is not None or not stored_labels(out):
+            render_threshold(run, calibration, found, aside)
     return found

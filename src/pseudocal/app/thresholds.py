@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.records import encode_json
+from pseudocal.app.records import decode_json, encode_json
 from pseudocal.app.run import THRESHOLD, Run
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration
@@ -31,6 +31,7 @@ from pseudocal.calibrators.thresholds import (
     threshold_pool,
 )
 from pseudocal.calibrators.wording import count
+from pseudocal.files import own_file
 from pseudocal.passes import block_starts
 
 # how labels were drawn, as a labels file says it
@@ -197,6 +198,14 @@ def _class_line(found: ClassThreshold, classes: Sequence[str]) -> ClassLine:
     return ClassLine(
         number, name, found.light, rule.confidence, rule.if_disagree, rule.coverage, found.labels
     )
+
+
+def stored_labels(folder: Path) -> int:
+    """The number of labels behind the `threshold.json` of a folder; 0 without labels or file."""
+    try:
+        return decode_json(own_file(folder, THRESHOLD), RunThreshold, "a threshold").given
+    except (InputError, OSError):  # there is none, or it is damaged
+        return 0
 
 
 def check_classifier(run: Run) -> None:

@@ -128,6 +128,21 @@ def test_labels_drawn_for_a_threshold_give_a_guarantee(pseudocal, out, truth, tm
             assert (line["confidence"], line["coverage"]) == (None, 0)
 
 
+def test_an_estimate_does_not_replace_a_threshold_from_labels(pseudocal, out, truth, tmp_path):
+    pseudocal("label", out, "-n", 120, "--for-threshold", "5%")
+    labels = fill_in(out / LABEL_TABLE, truth, tmp_path / "labels.csv")
+    pseudocal("threshold", out, labels, "--max-error", "5%")
+    before = {path: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    done = pseudocal("threshold", out, "--max-error", "10%")
+    assert done.code == 0, done.err
+    assert "An estimated 10%" in done.out
+    assert f"not written: {out / 'threshold.json'} keeps the threshold from 120 labels" in done.out
+    assert {path: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
+    (out / "threshold.json").unlink()
+    assert "not written" not in pseudocal("threshold", out, "--max-error", "10%").out
+    assert rule(out)["basis"] == "estimated"
+
+
 def test_drawing_more_begins_with_the_same(pseudocal, out):
     pseudocal("label", out, "-n", 20, "--for-threshold", "5%")
     first = [line["file"] for line in table(out / LABEL_TABLE)]
