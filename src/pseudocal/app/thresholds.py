@@ -40,6 +40,7 @@ DRAW_SEED = 0
 # of the held-out models with an estimate at 5%, ranked by agreement and confidence:
 # `benchmarks/thresholds.py held-out`, docs/evaluation/results/thresholds_held_out-1.csv
 ESTIMATES_BROKEN = 0.74
+LARGER_ERRORS = (0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)  # to propose instead
 CLASSES_SHOWN = 20  # lines of the table by class in the terminal
 
 
@@ -120,6 +121,8 @@ class RunThreshold(Threshold):
     given: int = 0  # the number of labels given
     same_labels: bool = False  # whether the temperature was fitted to the same labels
     classes: tuple[ClassLine, ...] = ()  # the thresholds by class; empty without labels
+    # if no number of labels is expected to give a guarantee: a larger error for which some does
+    possible_error: float | None = None
     promise: str = ""  # all of this in a sentence
 
     @property
@@ -175,6 +178,13 @@ def threshold_of(
         same_labels = calibration.measured is not None and labels.pool is None
         by_class = find_class_thresholds(predicted, confidence, max_error, labels, second=second)
         classes = tuple(_class_line(one, run.record.classes) for one in by_class)
+    possible = None
+    if found.basis != "guaranteed" and found.labels_needed is None:
+        for larger in (error for error in LARGER_ERRORS if error > max_error):
+            other = find_threshold(predicted, confidence, larger, labels, second=second)
+            if other.basis == "guaranteed" or other.labels_needed is not None:
+                possible = larger
+                break
     given = 0 if labels is None else int((labels.labels != CANNOT_TELL).sum())
     of_run = RunThreshold(
         **asdict(found),
@@ -184,6 +194,7 @@ def threshold_of(
         given=given,
         same_labels=same_labels,
         classes=classes,
+        possible_error=possible,
     )
     return replace(of_run, promise=promise(found, given, exact=of_run.exact))
 
@@ -289,7 +300,10 @@ def threshold_lines(found: RunThreshold, run: Run) -> Iterator[str]:
     if found.basis == "guaranteed":
         return
     if found.labels_needed is None:
-        yield "next: no number of labels is expected to give a guarantee; allow more errors"
+        more = "improve the model"
+        if found.possible_error is not None:
+            more = f"allow more errors: --max-error {100 * found.possible_error:.6g}%"
+        yield f"next: no number of labels is expected to give a guarantee; {more}"
         return
     yield f"next: pseudocal label {run.folder} --for-threshold {most} -n {found.labels_needed}"
 

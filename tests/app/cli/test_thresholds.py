@@ -292,3 +292,21 @@ def test_a_segmentation_model_has_no_threshold(pseudocal, tmp_path, monkeypatch)
     assert done.code == 0, done.err
     done = pseudocal("threshold", out, "--max-error", "5%")
     assert (done.code, "of a segmentation model" in done.err) == (3, True)
+
+
+def test_a_larger_error_is_proposed_if_no_number_of_labels_helps(pseudocal, tmp_path):
+    """At a confidence of 88% nothing guarantees 5%, but 20% is within reach."""
+    from pseudocal.app import collect_outputs
+
+    np.save(tmp_path / "logits.npy", np.tile([[2.0, 0.0], [0.0, 2.0]], (600, 1)))
+    collect_outputs(tmp_path / "logits.npy", tmp_path / "out")
+    done = pseudocal("threshold", tmp_path / "out", "--max-error", "5%")
+    content = rule(tmp_path / "out")
+    assert (content["labels_needed"], content["possible_error"]) == (None, 0.2)
+    assert "a guarantee; allow more errors: --max-error 20%" in done.out
+    again = pseudocal("threshold", tmp_path / "out", "--max-error", "20%")
+    assert "next: pseudocal label" in again.out
+    np.save(tmp_path / "logits.npy", np.tile([[0.1, 0.0], [0.0, 0.1]], (600, 1)))
+    collect_outputs(tmp_path / "logits.npy", tmp_path / "other")
+    done = pseudocal("threshold", tmp_path / "other", "--max-error", "5%")
+    assert "a guarantee; improve the model" in done.out
