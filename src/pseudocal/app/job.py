@@ -123,6 +123,7 @@ class Note:
     """Something that was assumed or found, in one line."""
 
     text: str
+    always: bool = False  # whether it is said in quiet runs too: something is lost
 
 
 @dataclass(frozen=True)

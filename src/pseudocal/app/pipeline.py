@@ -156,7 +156,8 @@ def _replaced_labels(out: Path, how: str) -> Iterator[Note]:
         return
     if measured is not None:
         held = f"{out} held a calibration from {count(measured.labels, 'label')}"
-        yield Note(f"warning: {held}; this run replaces it. {how} to use them again.")
+        text = f"warning: {held}; this run replaces it. {how} to use them again."
+        yield Note(text, always=True)
 
 
 def _for_runs(method: PseudoCal) -> PseudoCal:

@@ -232,7 +232,7 @@ def show_progress(steps: Generator[Note | Tick, None, Done], *, quiet: bool) -> 
                 return done
             if not isinstance(step, Note):
                 stages.advance(step.what, step.done, step.total, step.unit)
-            elif not quiet:
+            elif step.always or not quiet:
                 sys.stderr.write(step.text + "\n")
 
 
