@@ -161,7 +161,7 @@ def _verdict_lines(result: Result) -> Iterator[str]:
             gap += f" before, {points(measured.gap_after.value)} after"
         yield gap
         if measured.cannot_tell:
-            yield f"cannot tell: {measured.cannot_tell:,}, skipped"
+            yield f"cannot tell, or left out: {measured.cannot_tell:,}, skipped"
     elif trust is not None:
         estimate = trust.estimated_accuracy
         interval = f"90% interval {estimate.low:.0%} to {estimate.high:.0%}"

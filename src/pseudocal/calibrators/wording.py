@@ -190,7 +190,7 @@ TEMPLATES: dict[ReasonCode, str] = {
     ),
     ReasonCode.DOMINANT_CLASS: (
         "One of {classes:.0f} classes gets {fraction:.0%} of predictions. Unless that class really "
-        "is this common here, the models over-predict it."
+        "is this common here, it is over-predicted."
     ),
     ReasonCode.DOMINANT_PIXEL_CLASS: (
         "One class gets {fraction:.0%} of pixels, so the mixup samples say little about most of "

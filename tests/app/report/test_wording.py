@@ -145,7 +145,7 @@ FACT_SENTENCES: dict[str, tuple[Values, str]] = {
         '1 of 49 labels said "none of these": the data contain classes that the model does not '
         "know. It is always wrong on them.",
     ),
-    "cannot_tell": ({"n": 1}, 'Labelled "cannot tell" and skipped: 1.'),
+    "cannot_tell": ({"n": 1}, 'Labelled "cannot tell" or left out, and skipped: 1.'),
     "few_labels": ({}, "There are too few labels to measure the calibration error itself."),
     "preprocessing_assumed": (
         {"assumed": "resize", "preparation": "resized to 224 x 224"},

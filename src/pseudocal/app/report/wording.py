@@ -313,7 +313,7 @@ FACTS: dict[str, str] = {
         '{n:count} of {labels:labels} said "none of these": the data contain classes that the '
         "model does not know. It is always wrong on them."
     ),
-    "cannot_tell": 'Labelled "cannot tell" and skipped: {n:count}.',
+    "cannot_tell": 'Labelled "cannot tell" or left out, and skipped: {n:count}.',
     "few_labels": "There are too few labels to measure the calibration error itself.",
     PREPROCESSING_ASSUMED: (
         "Preprocessing was not specified; assumed: {assumed} ({preparation}). If training "
