@@ -221,6 +221,11 @@ CASES = {  # the reason: what is judged, the verdict, and what must be true then
             t.estimated_accuracy.value == n["accuracy"] == pytest.approx((0.5 + n["surrogate"]) / 2)
         ),
     ),
+    ReasonCode.MAY_BE_AT_CHANCE: (
+        lambda: trust_of(rows(), agreements=[two(0.19)]),
+        "apply",
+        lambda t, n: t.estimated_accuracy.low <= n["chance"] == 0.1 < t.estimated_accuracy.value,
+    ),
     ReasonCode.CONFIDENCE_COUNTS: (
         lambda: trust_of(rows(), agreements=[two(0.5, shared=0.2)], confidence=0.999),
         "apply",

@@ -369,6 +369,9 @@ def judge(
             evidence["surrogate accuracy"] = consensus.surrogate.accuracy
             findings.append(_on_surrogate(consensus, consensus.surrogate, confidence["none"]))
         estimate = estimate_together(consensus)
+        if estimate.low <= 1 / classes and not consensus.at_chance:
+            # no reason against T: on the development families such temperatures helped most
+            findings.append(("apply", Reason(ReasonCode.MAY_BE_AT_CHANCE, {"chance": 1 / classes})))
         dominance = min(1.0, (largest - 1 / classes) / (2 * DOMINANT))
         score = max(weighed.doubt, dominance) - 0.5
     findings.sort(key=_place)

@@ -49,6 +49,7 @@ class ReasonCode(StrEnum):
     SURROGATE_CONFIRMS = auto()
     SURROGATE_DIFFERS = auto()
     CONFIDENCE_COUNTS = auto()
+    MAY_BE_AT_CHANCE = auto()
     # a temperature from the second opinion
     LOWERS_CONFIDENCE = auto()
     RAISES_CONFIDENCE = auto()
@@ -298,6 +299,10 @@ TEMPLATES: dict[ReasonCode, str] = {
     ReasonCode.CONFIDENCE_COUNTS: (
         "The mean confidence ({before:.0%}) counts with a weight of {weight:.0%}, so the estimated "
         "accuracy is {accuracy:.0%}."
+    ),
+    ReasonCode.MAY_BE_AT_CHANCE: (
+        "The interval of the estimated accuracy reaches down to chance ({chance:.0%}), so the "
+        "predictions may be useless here. Label about 50 inputs to measure the accuracy."
     ),
     ReasonCode.LOWERS_CONFIDENCE: (
         "T = {temperature:.3g} lowers the mean confidence from {before:.0%} to {accuracy:.0%}, the "
