@@ -34,6 +34,7 @@ from pseudocal.calibrators.saved_outputs import calibrate_saved_outputs
 from pseudocal.calibrators.trust import warn_if_unreliable
 from pseudocal.calibrators.wording import Reason, ReasonCode, count
 from pseudocal.files import own_file
+from pseudocal.scaling import TemperatureScaling
 
 Done = TypeVar("Done")
 Steps = Generator[Note | Tick, None, Result]
@@ -80,19 +81,20 @@ def _keep_in_use(
 ) -> Calibration:
     """The temperature in use, if labels leave it open and the new one does not reduce the gap."""
     measured = calibration.measured
-    applies = measured is not None and measured.verdict in ("apply", "caution")
-    if measured is None or not applies or in_use in (1.0, calibration.temperature):
+    fitted = calibration.scaling
+    if measured is None or not isinstance(fitted, TemperatureScaling):
+        return calibration
+    if measured.verdict not in ("apply", "caution") or in_use in (1.0, fitted.temperature):
         return calibration
     kept = gap(float(confidences(run.logits, in_use).mean()), measured.accuracy)
     inside = measured.temperature.low <= in_use <= measured.temperature.high
     if not inside or abs(kept.value) > abs(measured.gap_after.value):
         return calibration
     judged = measure_temperature(run.logits, labels, in_use, groups=run.groups)
-    numbers = {"temperature": in_use, "fitted": calibration.temperature}
+    numbers = {"temperature": in_use, "fitted": fitted.temperature}
     reasons = (*measured.reasons, Reason(ReasonCode.LABELS_KEEP_T, numbers))
     measured = replace(measured, reasons=reasons, gap_after=kept, error_after=judged.error_after)
-    scaling = replace(calibration.scaling, temperature=in_use)
-    return replace(calibration, scaling=scaling, measured=measured)
+    return replace(calibration, scaling=replace(fitted, temperature=in_use), measured=measured)
 
 
 def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
