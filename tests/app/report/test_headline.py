@@ -261,7 +261,7 @@ def test_a_threshold_says_which_predictions_to_trust(made):
     both = replace(found, basis="estimated", agreement=True)
     text = str(essentials_of(replace(report, threshold=both))["Which predictions to trust"])
     assert "at least 90% on which both models agree. An estimated 5% of them are wrong" in text
-    assert "The estimate was too low for 74% of test models" in text
+    assert "too few for 74% of test models" in text
     more = replace(both, confidence=0.0, if_disagree=0.7)
     text = str(essentials_of(replace(report, threshold=more))["Which predictions to trust"])
     assert "at least 70%, and all on which both models agree" in text

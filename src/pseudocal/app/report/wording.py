@@ -205,8 +205,7 @@ ESSENTIALS: dict[str, str] = {
         ACCEPTED + "At most {most} of them are wrong, with a probability of {about}{level:.0%}."
     ),
     "trust_estimated": (
-        ACCEPTED
-        + "An estimated {most} of them are wrong. The estimate was too low for {broken:.0%} of test models."
+        ACCEPTED + "An estimated {most} of them are wrong, too few for {broken:.0%} of test models."
     ),
     "trust_none": "{promise}",
     "trust_measured": REACHED + "{after}. {error:.1%} of them are wrong (ground truth).",
