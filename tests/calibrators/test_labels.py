@@ -548,6 +548,7 @@ def test_each_reason_of_labels_has_a_case() -> None:
     # which are given beside others, and have their own tests
     beside = {
         ReasonCode.LABELS_HELD_BACK,
+        ReasonCode.LABELS_KEEP_T,
         ReasonCode.LABELS_MOVED_AWAY,
         ReasonCode.LABELS_ENOUGH,
     }

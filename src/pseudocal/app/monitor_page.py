@@ -159,8 +159,8 @@ def labels_lines(event: LabelsEvent) -> Iterator[str]:
         batches = f"batch of {event.first}"
     yield (
         f"Measured on {event.labels} labels, {batches}: accuracy "
-        f"{in_percent(event.accuracy)}. The interval is valid after every label, so it is wider "
-        f"than in the report. Confidence minus accuracy: {in_points(event.gap)} with "
+        f"{in_percent(event.accuracy)}. The interval is valid after every label; the report also "
+        f"uses the unlabelled inputs, so its accuracy differs a little. Confidence minus accuracy: {in_points(event.gap)} with "
         f"T = {event.before:.2f}."
     )
     changed = event.temperature != event.before

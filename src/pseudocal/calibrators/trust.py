@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -247,6 +247,21 @@ class Trust:
         """
         return {name: effect.temperature for name, effect in self.effects.items() if name != "none"}
 
+    def doubted(self, reason: Reason) -> Trust:
+        """The same with a reason for which the verdict is at best "caution".
+
+        >>> trust = Trust("apply", (), AccuracyEstimate(0.58, 0.46, 0.7), {})
+        >>> trust.doubted(Reason(ReasonCode.PREPROCESSING_ASSUMED)).verdict
+        'caution'
+
+        Args:
+            reason: The reason. It stands first, unless the verdict is worse than "caution".
+
+        """
+        if self.verdict == "do not apply":
+            return replace(self, reasons=(*self.reasons, reason))
+        return replace(self, verdict="caution", reasons=(reason, *self.reasons))
+
     def to_dict(self) -> dict[str, Any]:
         """Convert to JSON values."""
         return asdict(self) | {"reasons": [reason.to_dict() for reason in self.reasons]}
@@ -354,6 +369,9 @@ def judge(
             evidence["surrogate accuracy"] = consensus.surrogate.accuracy
             findings.append(_on_surrogate(consensus, consensus.surrogate, confidence["none"]))
         estimate = estimate_together(consensus)
+        if estimate.low <= 1 / classes and not consensus.at_chance:
+            # no reason against T: on the development families such temperatures helped most
+            findings.append(("apply", Reason(ReasonCode.MAY_BE_AT_CHANCE, {"chance": 1 / classes})))
         dominance = min(1.0, (largest - 1 / classes) / (2 * DOMINANT))
         score = max(weighed.doubt, dominance) - 0.5
     findings.sort(key=_place)
@@ -387,8 +405,12 @@ def _on_surrogate(consensus: Consensus, surrogate: Agreement, confidence: float)
     """What a surrogate beside second models says of the accuracy."""
     numbers = {"surrogate": surrogate.accuracy, "accuracy": consensus.accuracy}
     if consensus.difference <= DIFFERENT:
-        return "apply", Reason(ReasonCode.SURROGATE_CONFIRMS, numbers)
-    numbers["agreement"] = consensus.of_agreements
+        return "apply", Reason(ReasonCode.SURROGATE_CONFIRMS, numbers | {"limit": DIFFERENT})
+    numbers |= {
+        "agreement": consensus.of_agreements,
+        "weight": consensus.own_weight,
+        "before": confidence,
+    }
     verdict: Verdict = "apply" if lowers_clearly(consensus, confidence) else "caution"
     return verdict, Reason(ReasonCode.SURROGATE_DIFFERS, numbers)
 
@@ -519,7 +541,7 @@ class Weighed:
         verdict, reasons = self._on_mixup() if self.used == "mixup" else self._on_agreement()
         if surrogate and verdict == "apply":
             verdict = "caution"
-        for reason in (self._opinion(), *reasons):
+        for reason in (self._opinion(), *self._own_part(), *reasons):
             yield verdict, reason
         if surrogate:
             yield "caution", Reason(ReasonCode.SURROGATE_ONLY)
@@ -551,6 +573,17 @@ class Weighed:
         if len(given) == 1:
             return Reason(ReasonCode.SECOND_MODEL_AGREES, numbers)
         return Reason(ReasonCode.SECOND_MODELS_AGREE, numbers | {"models": float(len(given))})
+
+    def _own_part(self) -> Iterator[Reason]:
+        """How the estimate follows from the opinions, unless `_on_surrogate` says so."""
+        if not self.consensus.own_weight or self.consensus.difference > DIFFERENT:
+            return
+        numbers = {
+            "before": self.confidence["none"],
+            "weight": self.consensus.own_weight,
+            "accuracy": self.consensus.accuracy,
+        }
+        yield Reason(ReasonCode.CONFIDENCE_COUNTS, numbers)
 
     def _on_agreement(self) -> tuple[Verdict, tuple[Reason, ...]]:
         """Judge a temperature from the agreement by how far it moves the confidence.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,11 @@ def test_the_right_preprocessing_is_not_stopped(pseudocal, world, tmp_path):
     words = ["--preprocess", RIGHT, "-o", tmp_path / "out"]
     done = pseudocal("calibrate", network, images, *words)
     assert done.code == 0, done.err
+    assert re.search(
+        r"^preprocessing check: no clearly better one found on \d+ images$", done.err, re.M
+    )
+    few = pseudocal("calibrate", network, images, *words, "--max-samples", "20")
+    assert "preprocessing check: not possible (too few images" in few.err
 
 
 def test_the_warning_about_assumed_preprocessing_stands_above_the_verdict(
@@ -134,6 +140,10 @@ def test_the_warning_about_assumed_preprocessing_stands_above_the_verdict(
     page = (out / "report.html").read_text(encoding="utf-8")
     assert page.count("Preprocessing was not specified") == 1
     assert page.index("Preprocessing was not specified") < page.index('id="recommendation"')
+    assert lines[3].startswith("Recommendation: Specify the preprocessing and calibrate again, or ")
+    assert lines[4].startswith("Reason: The preprocessing was assumed:")
+    again = pseudocal("calibrate", "--job", out / "job.toml", "-o", tmp_path / "again")
+    assert again.out.splitlines()[0] == lines[0]  # in job.toml it is still an assumption
 
 
 def test_the_check_can_be_turned_off(pseudocal, world, tmp_path):

@@ -308,8 +308,11 @@ def check_preprocessing(
     rows: Sequence[int],
     passes: int,
     second: tuple[Predictor, OfSecond] | None = None,
-) -> None:
-    """Raise an error if another preprocessing is clearly better; the arguments are as above."""
+) -> int:
+    """Raise an error if another preprocessing is clearly better; the arguments are as above.
+
+    Returns how many images were tried with the given one: 0 if nothing could be compared.
+    """
     variants = compare_variants(predict, images, rows[:MOST_IMAGES], passes, second)
     better = better_than_given(variants)
     if better is not None:
@@ -318,3 +321,4 @@ def check_preprocessing(
             "predictions stand out more; pass that, or --preprocess-check off to go on",
             table_of(variants),
         )
+    return max((len(each.scores) for each in variants if not each.flags), default=0)
