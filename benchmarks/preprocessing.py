@@ -33,9 +33,9 @@ from sklearn.linear_model import LogisticRegression
 
 from pseudocal.app.inputs.preprocessing import NORMALISATIONS, Preprocessing
 from pseudocal.app.inputs.preprocessing_check import (
-    COST,
     MOST_IMAGES,
     ORDERS,
+    Budget,
     better_than_given,
     compare_variants,
     normalised,
@@ -236,9 +236,7 @@ def try_case(case: Case, inputs: int) -> Counter[str]:
 def try_once(case: Case, setting: Preprocessing, inputs: int, draw: int) -> str:
     right = case.images.preprocessing
     beside = None
-    models = 1
     if draw % 2 == 1:
-        models = 2
         ratio = case.second_side / right.size[0]
 
         def of_second(first: Preprocessing) -> Preprocessing:
@@ -248,8 +246,8 @@ def try_once(case: Case, setting: Preprocessing, inputs: int, draw: int) -> str:
         beside = (case.second, of_second)
     rows = np.random.default_rng(draw).permutation(len(case.images))[:MOST_IMAGES].tolist()
     images = replace(case.images, preprocessing=setting)
-    passes = int(COST * 2 * inputs * models)  # each input and a mixup sample of it
-    better = better_than_given(compare_variants(case.network, images, rows, passes, beside))
+    budget = Budget.of_run(inputs, 2 * inputs)  # each input and a mixup sample of it
+    better = better_than_given(compare_variants(case.network, images, rows, budget, beside))
     if better is None:
         return "silent"
     named = better.preprocessing
