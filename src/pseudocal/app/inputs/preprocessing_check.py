@@ -364,16 +364,15 @@ def better_than_given(variants: Sequence[Variant]) -> Variant | None:
         return None
     given = next(variant for variant in variants if not variant.flags)
     finalists = [variant for variant in variants if variant.images == given.images]
-    means = np.stack([variant.scores.mean(axis=1) for variant in finalists])
-    first, second = means.argmax(axis=0)
-    best = finalists[first]
-    if first != second or best is given:
+    best = max(finalists, key=lambda each: float(each.scores[0].mean()))
+    most_informative = max(finalists, key=lambda each: float(each.scores[1].mean()))
+    if best is not most_informative or best is given:
         return None
     leads = lead(best.scores, given.scores)
     if leads.min() <= 0 or stdtr(best.images - 1, -leads.max()) > CHANCE:  # Student's t
         return None
-    gain = float(best.scores[0].mean() / given.scores[0].mean()) - 1
-    if _same(best.preprocessing, given.preprocessing) and gain < RESIZED:
+    needed = (1 + RESIZED) * given.scores[0].mean()
+    if _same(best.preprocessing, given.preprocessing) and best.scores[0].mean() < needed:
         return None
     if best.confidence < LEAST_CONFIDENCE:
         return None
