@@ -11,9 +11,9 @@ multiplying all logits by a number changes nothing:
 
 The normalisations race: all predict a few images, those that are clearly worse than another one
 drop out, and the others go on. If only the given one is left, it races against other ways to
-resize. A variant is named if it leads in both scores, clearly in one of them, and if neither the
-confidence nor the predicted classes nor the agreement with a second model speak against it. If in
-doubt, nothing is said (`benchmarks/preprocessing.py`).
+resize. A variant is named if it is the only one left beside the given one and leads in both scores,
+clearly in one of them, and if neither the confidence nor the predicted classes nor the agreement
+with a second model speak against it. If in doubt, nothing is said (`benchmarks/preprocessing.py`).
 """
 
 from __future__ import annotations
@@ -328,12 +328,14 @@ def _race(
 
 
 def _still_racing(racing: list[Variant]) -> list[Variant]:
-    """The given variant, and the others that are not clearly worse than another one."""
-    given = racing[0]
+    """The given variant, and the others that are not clearly worse than another one.
+
+    Variants with the same logits, such as grey images in another order of colours, run once.
+    """
     scores = [variant.scores for variant in racing]
-    kept = [given]
+    kept = racing[:1]
     for variant, own in zip(racing[1:], scores[1:], strict=True):
-        same = np.array_equal(variant.logits[-1], given.logits[-1])
+        same = any(np.array_equal(variant.logits[-1], each.logits[-1]) for each in kept)
         if not same and all(lead(other, own).mean() <= OUT_OF_RACE for other in scores):
             kept.append(variant)
     return kept
@@ -360,14 +362,13 @@ def better_than_given(variants: Sequence[Variant]) -> Variant | None:
     """The best variant if it is clearly better than the given one; None if in doubt."""
     from scipy.special import stdtr  # loaded late: it slows down the start of the command
 
-    if len(variants) < 2:
+    if not variants:
         return None
     given = next(variant for variant in variants if not variant.flags)
-    finalists = [variant for variant in variants if variant.images == given.images]
-    best = max(finalists, key=lambda each: float(each.scores[0].mean()))
-    most_informative = max(finalists, key=lambda each: float(each.scores[1].mean()))
-    if best is not most_informative or best is given:
+    finalists = [each for each in variants if each.images == given.images and each is not given]
+    if len(finalists) != 1:
         return None
+    best = finalists[0]
     leads = lead(best.scores, given.scores)
     if leads.min() <= 0 or stdtr(best.images - 1, -leads.max()) > CHANCE:  # Student's t
         return None
