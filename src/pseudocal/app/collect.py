@@ -30,7 +30,7 @@ from pseudocal.app.inputs.preprocessing import (
     preprocessing_for,
     preprocessing_of_second,
 )
-from pseudocal.app.inputs.preprocessing_check import COST, check_preprocessing
+from pseudocal.app.inputs.preprocessing_check import check_preprocessing
 from pseudocal.app.inputs.sets import (
     USUAL_COLUMN,
     ArraySet,
@@ -250,10 +250,8 @@ def _check_images(job: Job, models: Models, inputs: InputSet, order: NDArray[np.
             return preprocessing_of_second(first, expects.shape, expects.preprocessing, given)
 
         second = (as_logits_of(job, asked[0]), of_second)
-    passes = len(order) * (1 + job.method.epochs_for(len(order))) * (1 + len(asked))
-    tried = check_preprocessing(
-        as_logits_of(job, model), inputs, order.tolist(), int(COST * passes), second
-    )
+    passes = len(order) * (1 + job.method.epochs_for(len(order)))
+    tried = check_preprocessing(as_logits_of(job, model), inputs, order.tolist(), passes, second)
     if not tried:
         return "preprocessing check: not possible (too few images, or a segmentation model)"
     return f"preprocessing check: no clearly better one found on {tried} images"
