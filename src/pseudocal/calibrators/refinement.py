@@ -71,10 +71,9 @@ SECOND_OPINIONS = ("agreement", "surrogate")
 LABEL_FREE = ("mixup", *SECOND_OPINIONS)
 # the probability that the estimate of a second opinion is useless: that of being outside its interval
 SECOND_OPINION_DOUBT = 0.1
-STUDENT_90 = 2.353  # the quantile of a 90% interval of Student's t with 3 degrees of freedom
-OTHER_WIDTH = (
-    1.0  # the width for estimates without an interval, and the largest for second opinions
-)
+T3_QUANTILE = 2.353  # the quantile of a 90% interval of Student's t with 3 degrees of freedom
+# the width for estimates without an interval, and the largest for second opinions
+OTHER_WIDTH = 1.0
 FINE_POINTS = 2001  # of a grid of log T, if all predictions are right or all wrong
 SLOPE_STEP = 0.01  # step in log T for a numerical derivative
 # the measured gap may grow by this over the root of the number of labels, half of its standard error:
@@ -208,7 +207,7 @@ def _width(
 ) -> float:
     """The default width of a prior in log T."""
     if estimator in SECOND_OPINIONS and accuracy is not None:
-        error = (accuracy.high - accuracy.low) / (2 * STUDENT_90)
+        error = (accuracy.high - accuracy.low) / (2 * T3_QUANTILE)
         return agreement_width(logits, temperature, error)
     return MIXUP_WIDTH if estimator == "mixup" else OTHER_WIDTH
 
