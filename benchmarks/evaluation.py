@@ -35,7 +35,13 @@ from pseudocal.calibrators.confidence import match_confidence
 from pseudocal.calibrators.evidence import Step, count_opinions
 from pseudocal.calibrators.measured import NARROW
 from pseudocal.calibrators.posterior import Prior
-from pseudocal.calibrators.refinement import GAP_NOISE, as_applied, priors_of, refine
+from pseudocal.calibrators.refinement import (
+    GAP_NOISE,
+    as_applied,
+    priors_of,
+    priors_of_t_and_interval,
+    refine,
+)
 from pseudocal.calibrators.surrogate import SurrogateCollector
 from pseudocal.calibrators.trust import Trust
 from pseudocal.metrics import Outcomes, ece
@@ -459,21 +465,23 @@ def labelled_models(found: dict[str, list[Judged]]) -> LabelledModels:
                 draws = Draws(tables, rows[:, :n], spread=True)
                 mixup = {"mixup": estimates["mixup"]}
                 alone = draws.posterior(priors_of(mixup, logits))
-                priors = priors_of(estimates, logits)
+                priors = priors_of(estimates, logits, accuracy=one.trust.estimated_accuracy)
                 both = draws.posterior(priors)
-                used = held_back(tables, rows[:, :n], both.mean)
+                used = held_back(tables, rows[:, :n], both.median)
                 values = (
                     0.0,
                     math.log(one.calibration.temperature),
-                    held_back(tables, rows[:, :n], alone.mean),
+                    held_back(tables, rows[:, :n], alone.median),
                     used,
-                    both.mean,
-                    held_back(tables, rows[:, :n], both.mean, noise=0.0),
+                    both.median,
+                    held_back(tables, rows[:, :n], both.median, noise=0.0),
                     target.oracle,
                 )
                 for name, log_t in zip(METHODS, values, strict=True):
                     results.errors[family, n, name] += draws.ece(log_t).tolist()
-                low, high = both.quantile(0.05), both.quantile(0.95)
+                wide = draws.wide(priors)
+                low = np.minimum(wide.quantile(0.05), both.median)
+                high = np.maximum(wide.quantile(0.95), both.median)
                 inside = (low <= target.oracle) & (target.oracle <= high)
                 results.covered[family, n] += inside.tolist()
                 results.verdicts[family, n] += label_verdicts(draws, priors, (low, high), used)
@@ -490,7 +498,7 @@ def label_verdicts(
     after = draws.ece(log_t)
     found = []
     for k, rows in enumerate(draws.labelled):
-        history = LabelHistory.empty(len(tables.right), 1.0, priors)
+        history = LabelHistory.empty(len(tables.right), 1.0, priors_of_t_and_interval(priors)[0])
         history = history.extended(tables.likelihood[rows].astype(np.float64))
         at_low, at_high = np.interp([history.low, history.high], GRID, tables.mean)
         idle = max(at_low - plain, plain - at_high) <= NARROW
@@ -542,7 +550,8 @@ def sequence_table(found: dict[str, list[Judged]]) -> str:
     for family, group in found.items():
         for one in (group[0], group[len(group) // 2]):
             logits = one.case.logits.astype(np.float64)
-            priors = priors_of(one.calibration.estimates, logits)
+            accuracy = one.trust.estimated_accuracy
+            priors = priors_of(one.calibration.estimates, logits, accuracy=accuracy)
             rows = rows_to_label(logits, min(200, len(logits)))
             verdicts = []
             more = []

@@ -35,6 +35,7 @@ from pseudocal.calibrators.refinement import (
 from pseudocal.lab.bench import Store
 
 MIXUP_WIDTHS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)  # in log T
+AGREEMENT_ERROR = 0.05  # of the accuracy: these targets have no interval
 AGREEMENT_ERRORS = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15)  # of the accuracy
 CHUNK = 50  # draws at a time
 
@@ -46,8 +47,11 @@ Errors = dict[
 def estimates(target: Target) -> dict[str, list[Prior]]:
     """The priors that are compared."""
     found = target.estimates
-    one = {name: priors_of({name: value}, target.logits) for name, value in found.items()}
-    return {"no estimate": [ANYTHING], **one, "both": priors_of(found, target.logits)}
+    widths = {}
+    if "agreement" in found:
+        widths["agreement"] = agreement_width(target.logits, found["agreement"], AGREEMENT_ERROR)
+    both = priors_of(found, target.logits, widths)
+    return {"no estimate": [ANYTHING], **{each.estimator: [each] for each in both}, "both": both}
 
 
 def with_seeds(all_targets: list[Target], draws: int) -> Iterator[tuple[Tables, range]]:
@@ -85,16 +89,16 @@ def fits(
     for name, temperature in t.target.estimates.items():
         yield f"{name}, no answer", math.log(temperature), chosen
     yield "random labels alone", random.alone(), random
-    yield "random labels, mixup samples", random.posterior(priors["mixup"]).mean, random
+    yield "random labels, mixup samples", random.posterior(priors["mixup"]).median, random
     yield "chosen labels alone", chosen.alone(), chosen
     for name, prior in priors.items():
-        yield f"chosen labels, {name}", chosen.posterior(prior).mean, chosen
+        yield f"chosen labels, {name}", chosen.posterior(prior).median, chosen
     for sign, word in ((1, "high"), (-1, "low")):
         wrong = Prior("mixup", math.exp(t.target.oracle + sign), MIXUP_WIDTH)
-        yield f"chosen labels, a prior too {word} by e", chosen.posterior([wrong]).mean, chosen
+        yield f"chosen labels, a prior too {word} by e", chosen.posterior([wrong]).median, chosen
     yield (
         "chosen labels, told the temperatures of the family",
-        chosen.posterior_of(family).mean,
+        chosen.posterior_of(family).median,
         chosen,
     )
     yield "oracle", t.target.oracle, chosen
@@ -160,7 +164,7 @@ def widths_table(
         for n in NUMBERS[:4]:
             some = Draws(t, asked[:, :n], spread=True)
             for choice, prior in priors.items():
-                log_t = some.posterior(prior).mean
+                log_t = some.posterior(prior).median
                 scores[t.target.family, choice] += some.ece(log_t).tolist()
     families = list(dict.fromkeys(family for family, _ in scores))
     means = np.array(
@@ -194,11 +198,12 @@ def check(all_targets: list[Target]) -> None:
     for target in all_targets[:: max(1, len(all_targets) // 5)]:
         t, priors = Tables(target), estimates(target)["both"]
         rows = t.chosen(range(1))[:, :50]
-        fitted = Draws(t, rows, spread=True).posterior(priors)
+        draws = Draws(t, rows, spread=True)
+        wide = draws.wide(priors)
         sample = LabelSample(rows[0], target.labels[rows[0]])
         t_found = refine(target.logits, sample, priors=priors)[1].temperature
         expected = np.log([t_found.value, t_found.low, t_found.high])
-        found = [fitted.mean[0], fitted.quantile(0.05)[0], fitted.quantile(0.95)[0]]
+        found = [draws.posterior(priors).median[0], wide.quantile(0.05)[0], wide.quantile(0.95)[0]]
         np.testing.assert_allclose(found, expected, atol=0.02)
 
 

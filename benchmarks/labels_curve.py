@@ -38,6 +38,7 @@ def errors_of(one: Judged) -> Iterator[tuple[int, list[float]]]:
     estimates = one.calibration.estimates
     target = Target(one.case.family, one.case.task, logits, one.case.labels, estimates)
     tables = Tables(target)
+    accuracy = one.trust.estimated_accuracy
     alone = {"mixup": estimates["mixup"]}
     no_labels = Draws(tables, np.empty((1, 0), dtype=np.int64), spread=True)
     values = (0.0, math.log(alone["mixup"]), math.log(one.calibration.temperature), target.oracle)
@@ -45,12 +46,12 @@ def errors_of(one: Judged) -> Iterator[tuple[int, list[float]]]:
     rows = tables.chosen(range(DRAWS))
     for n in NUMBERS:
         draws = Draws(tables, rows[:, :n], spread=True)
-        refined = [
-            held_back(tables, rows[:, :n], draws.posterior(priors_of(given, logits)).mean)
-            for given in (alone, estimates)
-        ]
-        found = (0.0, *refined, target.oracle)
-        yield n, [float(draws.ece(value).mean()) for value in found]
+        refined = []
+        for given in (alone, estimates):
+            found = draws.posterior(priors_of(given, logits, accuracy=accuracy))
+            refined.append(held_back(tables, rows[:, :n], found.median))
+        values = (0.0, *refined, target.oracle)
+        yield n, [float(draws.ece(value).mean()) for value in values]
 
 
 def row_of(labels: int, values: np.ndarray) -> str:

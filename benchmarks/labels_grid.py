@@ -17,9 +17,9 @@ from labels_targets import Target
 from pseudocal import rows_to_label
 from pseudocal.calibrators.anytime import CELLS, GRID
 from pseudocal.calibrators.confidence import below_top
-from pseudocal.calibrators.labelled_accuracy import inverse_design_effect
 from pseudocal.calibrators.labels import labelling_order
 from pseudocal.calibrators.posterior import Prior, log_likelihood
+from pseudocal.calibrators.refinement import priors_of_t_and_interval
 
 NUMBERS = (10, 20, 50, 100, 200)
 BINS = 15
@@ -73,7 +73,7 @@ class Posteriors:
 
     log_density: np.ndarray  # up to a constant, (draws, points)
     likelihood: np.ndarray  # the log-likelihood of each answer, (draws, n, points)
-    weights: np.ndarray  # how many independent answers one is worth, (draws,)
+    weight: float  # how many independent answers one is worth
 
     @cached_property
     def density(self) -> np.ndarray:
@@ -81,27 +81,37 @@ class Posteriors:
         return fractions(self.log_density)
 
     @cached_property
-    def mean(self) -> np.ndarray:
+    def median(self) -> np.ndarray:
         """Of log T, (draws,)."""
-        return self.density @ GRID
+        return self.quantile(0.5)
 
     def quantile(self, fraction: float) -> np.ndarray:
         """Of log T, (draws,)."""
-        middle = np.cumsum(self.density, axis=1) - self.density / 2
-        return np.array([np.interp(fraction, row, GRID) for row in middle])
+        return quantiles(self.density, fraction)
 
     def without(self) -> np.ndarray:
-        """The posterior mean without each of the answers, (draws, n)."""
-        draws = zip(self.log_density, self.likelihood, self.weights, strict=True)
+        """The posterior median without each of the answers, (draws, n)."""
+        draws = zip(self.log_density, self.likelihood, strict=True)
         return np.stack(
-            [fractions(whole - weight * answers) @ GRID for whole, answers, weight in draws]
+            [quantiles(fractions(whole - self.weight * answers), 0.5) for whole, answers in draws]
         )
+
+
+def log_density(priors: Iterable[Prior]) -> np.ndarray:
+    """The log density of priors together on the grid, up to a constant."""
+    return sum((prior.log_density(GRID) for prior in priors), np.zeros(len(GRID)))
 
 
 def fractions(log_density: np.ndarray) -> np.ndarray:
     """Probabilities of the points of the grid."""
     found = np.exp(log_density - log_density.max(axis=-1, keepdims=True)) * CELLS
     return found / found.sum(axis=-1, keepdims=True)
+
+
+def quantiles(densities: np.ndarray, fraction: float) -> np.ndarray:
+    """A quantile of each row of densities."""
+    middle = np.cumsum(densities, axis=1) - densities / 2
+    return np.array([np.interp(fraction, row, GRID) for row in middle])
 
 
 def between(log_t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -129,26 +139,17 @@ class Draws:
         return np.clip(GRID[self.total.argmax(axis=1)], *ALONE)
 
     def posterior(self, priors: Iterable[Prior]) -> Posteriors:
-        """As `refine` has it."""
-        return self.posterior_of(sum((p.log_density(GRID) for p in priors), np.zeros(len(GRID))))
+        """As `refine` has it for T."""
+        return self.posterior_of(log_density(priors_of_t_and_interval([*priors])[0]))
+
+    def wide(self, priors: Iterable[Prior]) -> Posteriors:
+        """As `refine` has it for the interval of T."""
+        return self.posterior_of(log_density(priors_of_t_and_interval([*priors])[1]))
 
     def posterior_of(self, log_prior: np.ndarray) -> Posteriors:
         """With any log density on the grid as the prior."""
-        n = self.rows.shape[1]
-        weight = 1 / (1 - n / len(self.tables.right))
-        mean = fractions(weight * self.total + log_prior) @ GRID
-        k = np.clip(np.searchsorted(GRID, mean), 1, len(GRID) - 2)
-        slopes = (
-            self.likelihood[d, :, at + 1] - self.likelihood[d, :, at - 1] for d, at in enumerate(k)
-        )
-        effect = np.array(
-            [
-                inverse_design_effect(slope.astype(float), np.arange(n), spread=self.spread)
-                for slope in slopes
-            ]
-        )
-        weights = weight * effect
-        return Posteriors(weights[:, None] * self.total + log_prior, self.likelihood, weights)
+        weight = 1 / (1 - self.rows.shape[1] / len(self.tables.right))
+        return Posteriors(weight * self.total + log_prior, self.likelihood, weight)
 
     def ece(self, log_t: np.ndarray | float) -> np.ndarray:
         """In points, of the rows that were not asked, (draws,)."""

@@ -36,11 +36,11 @@ def looks(draws: Draws, priors: list[Prior]) -> list[Look]:
     fitted = draws.posterior(priors)
     t = draws.tables
     truth, oracle = float(t.right.mean()), t.target.oracle
-    low, high = intervals(draws, fitted)
+    low, high = intervals(draws, draws.wide(priors))
     others = fitted.without()
     confidence = draws.confidence_at(others)
     plain = float(np.interp(0.0, GRID, t.mean))
-    before, fit, best = (draws.ece(g) for g in (0.0, fitted.mean, oracle))
+    before, fit, best = (draws.ece(g) for g in (0.0, fitted.median, oracle))
     found = []
     for k, right in enumerate(draws.right):
         mean, noise = (
@@ -62,7 +62,7 @@ def looks(draws: Draws, priors: list[Prior]) -> list[Look]:
             outside=max(accuracy.low - plain, plain - accuracy.high, 0.0),
         )
         verdict, _ = judge_temperature(
-            min(max(fitted.mean[k], history.low), history.high), evidence
+            min(max(fitted.median[k], history.low), history.high), evidence
         )
         found.append(
             Look(
@@ -86,7 +86,7 @@ def intervals(draws: Draws, fitted: Posteriors) -> tuple[np.ndarray, np.ndarray]
             draws.tables.confidence[draws.rows[k]].astype(float),
             bool(draws.right[k, 0]),
         )
-        log_chance = fitted.weights[k] * np.log(
+        log_chance = fitted.weight * np.log(
             np.maximum(confidence if right else 1 - confidence, 1e-30)
         ).sum(axis=0)
         low[k], high[k] = interval_of_alike((low[k], high[k]), GRID, log_chance, right=right)

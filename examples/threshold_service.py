@@ -85,6 +85,8 @@ def service(out: Path) -> HTTPServer:
 def classifier(out: Path) -> Classify:
     """The ten lines that a service needs."""
     rule = json.loads((out / "threshold.json").read_text(encoding="utf-8"))
+    if rule["basis"] != "guaranteed":
+        raise SystemExit(rule["promise"])
     session = ort.InferenceSession(out / "unconfirmed-model.onnx")
 
     def classify(pixels: NDArray[np.float32]) -> dict[str, object]:

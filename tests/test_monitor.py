@@ -17,6 +17,7 @@ from pseudocal.monitor import (
     Reference,
     Signals,
     Summary,
+    _class_means,
     anytime_interval,
     uncertainty,
 )
@@ -191,6 +192,41 @@ def frequent_class(name: str) -> bool:
 
 def test_other_class_frequencies_alone_do_not_raise_the_uncertainty() -> None:
     assert not frequent_class("uncertainty")
+
+
+def test_rare_class_with_a_clearly_higher_signal_keeps_its_mean() -> None:
+    """Of 2,000 inputs 80 are of class 1: about 20 in the quarter that the means come from."""
+
+    def of(n: int, rare: float, rng: np.random.Generator) -> Signals:
+        predicted = (rng.random(n) < rare).astype(int)
+        values = np.where(predicted == 1, 0.28, 0.07) + rng.uniform(-0.05, 0.05, n)
+        return Signals(predicted, 2, {"uncertainty": values})
+
+    raised = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        reference = Reference.of(of(2000, 0.04, rng))
+        assert reference.expected["uncertainty"] == pytest.approx([0.07, 0.28], abs=0.03)
+        monitor = Monitor(reference)
+        monitor.add(of(4000, 0.5, rng))
+        raised += monitor.report.raised
+    assert raised == 0
+
+
+def test_class_means_are_shrunk_as_far_as_they_differ_by_chance() -> None:
+    # Variance within classes 0.16 / 2 = 0.08; between them (0.16 - 0.08) / (4 - 8 / 4) = 0.04. So
+    # each class gets 0.08 / 0.04 = 2 inputs with the mean of all, 0.4.
+    predicted = np.array([0, 0, 1, 1])
+    means = _class_means(predicted, np.array([0.0, 0.4, 0.4, 0.8]), 3)
+    assert means == pytest.approx([(0.4 + 0.8) / 4, (1.2 + 0.8) / 4, 0.4])
+    alike = _class_means(predicted, np.array([0.0, 0.4, 0.1, 0.5]), 3)
+    assert alike == pytest.approx([0.25, 0.25, 0.25])
+
+
+@pytest.mark.parametrize("predicted", [[0, 0, 0], [0, 1, 2]])
+def test_class_means_without_anything_to_compare_are_one(predicted: list[int]) -> None:
+    means = _class_means(np.array(predicted), np.array([0.1, 0.2, 0.6]), 3)
+    assert means == pytest.approx([0.3, 0.3, 0.3])
 
 
 def test_more_predictions_of_a_doubtful_class_are_disagreement() -> None:

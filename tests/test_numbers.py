@@ -136,6 +136,13 @@ def test_a_wrong_number_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert wrong_rows(table.format("1,200", "7.5")) == ["a.csv has no row like demo | 1,200 | 7.5"]
 
 
+def test_the_command_prints_the_number_of_the_docs() -> None:
+    thresholds = pytest.importorskip("pseudocal.app.thresholds")
+    path = DOCS / "evaluation/results/thresholds_held_out-1.csv"
+    stored = stored_value(path, "5%; agreement, confidence.of estimates")
+    assert same(f"{100 * thresholds.ESTIMATES_BROKEN:.0f}", stored)
+
+
 def test_printed_tables_become_files(tmp_path: Path) -> None:
     printed = tmp_path / "printed.md"
     printed.write_text("## The estimate\n\n| a | b | b |\n|---|---|---|\n| x | 1 | 2 |\n\n| c |\n")

@@ -63,7 +63,7 @@ NEAREST = 50  # inputs between two restarts, at least
 BASELINE_BETS = (0.0, 1.0, 2.5)  # on the baseline, over spread * sqrt(inputs)
 CANDIDATES = 32  # for the mean residual of the baseline's distribution
 MOST_EVIDENCE = 1e6  # of the baseline against a candidate
-PRIOR = 10  # inputs with the mean signal that each class gets in addition to its own
+PRIOR = 10  # inputs with the mean signal that a class gets in addition, in `Reference.changes`
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,8 +323,8 @@ class Reference:
     Attributes:
         summary: Counts and sums of the baseline.
         expected: For each signal the expected value of each predicted class. Of `uncertainty` it is
-            the mean of the class in a random quarter of the baseline, shrunk to that of all classes;
-            of `disagreement` it is 0.
+            the mean of the class in a random quarter of the baseline, shrunk to that of all classes
+            as far as the classes differ by chance; of `disagreement` it is 0.
         evidence: For each signal what the baseline says about the mean residual: signal minus
             expected value.
 
@@ -360,8 +360,8 @@ class Reference:
             per_class = np.zeros(baseline.classes)
             rest = baseline.rows(order)
             if name != DISAGREEMENT:
-                first = Summary.of(baseline.rows(order[:quarter]))
-                per_class = _shrunk(first.counts, first.sums[name])
+                first = baseline.rows(order[:quarter])
+                per_class = _class_means(first.predicted, first.values[name], baseline.classes)
                 rest = baseline.rows(order[quarter:])
             residuals = rest.values[name] - per_class[rest.predicted]
             low = -float(per_class.max())
@@ -399,7 +399,7 @@ class Reference:
         total = max(int(now.counts.sum()), 1)
         fractions = before.counts / before.counts.sum()
         increases = {
-            name: (now.sums[name] - now.counts * self._class_means(name)) / total
+            name: (now.sums[name] - now.counts * _shrunk(before.counts, before.sums[name])) / total
             for name in now.sums
         }
         changes = [
@@ -412,10 +412,6 @@ class Reference:
             for predicted in range(self.classes)
         ]
         return sorted(changes, key=lambda change: -max(change.increase.values()))
-
-    def _class_means(self, name: str) -> NDArray[np.float64]:
-        """The mean signal of each predicted class in the whole baseline, shrunk."""
-        return _shrunk(self.summary.counts, self.summary.sums[name])
 
     def as_json(self) -> dict[str, Any]:
         """Plain lists and numbers, for `json.dumps`."""
@@ -871,11 +867,35 @@ def _log_mean(logarithms: NDArray[np.float64]) -> NDArray[np.float64]:
     return means
 
 
-def _shrunk(counts: NDArray[np.int64], sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The mean of each class, shrunk to the mean of all by `PRIOR` inputs."""
+def _shrunk(
+    counts: NDArray[np.int64], sums: NDArray[np.float64], prior: float = PRIOR
+) -> NDArray[np.float64]:
+    """The mean of each class, shrunk to the mean of all by `prior` inputs."""
     overall = sums.sum() / counts.sum()
-    means: NDArray[np.float64] = (sums + PRIOR * overall) / (counts + PRIOR)
+    means: NDArray[np.float64] = (sums + prior * overall) / (counts + prior)
     return means.clip(0, 1)
+
+
+def _class_means(
+    predicted: NDArray[np.int64], values: NDArray[np.float64], classes: int
+) -> NDArray[np.float64]:
+    """The mean of each class, shrunk to the mean of all as far as they differ by chance.
+
+    A class gets k inputs with the mean of all, where k is the variance within classes over that
+    between classes, both estimated by the analysis of variance (Buehlmann's credibility). So a
+    rare class whose signal is clearly larger keeps its mean; means that hardly differ become one.
+    """
+    counts = np.bincount(predicted, minlength=classes)
+    sums = np.bincount(predicted, weights=values, minlength=classes).astype(np.float64)
+    seen = int(np.count_nonzero(counts))
+    n = len(values)
+    means = sums / np.maximum(counts, 1)
+    within = float(((values - means[predicted]) ** 2).sum()) / max(n - seen, 1)
+    between = float((counts * (means - values.mean()) ** 2).sum()) - (seen - 1) * within
+    if seen in (1, n) or between <= 0:  # nothing to compare, or nothing but chance
+        return np.full(classes, values.mean())
+    between /= n - float((counts**2).sum()) / n
+    return _shrunk(counts, sums, max(within / between, 1.0))
 
 
 def _exp(logarithm: float) -> float:

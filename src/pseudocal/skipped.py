@@ -16,8 +16,8 @@ class Skipped:
     >>> unreadable.add("a.png", "truncated")
     >>> unreadable.add("b.png", "no image")
     Traceback (most recent call last):
-    pseudocal.arrays.InputError: expected at most 1% of 100 inputs to be unreadable, got 2: a.png:
-    truncated; \
+    pseudocal.arrays.InputError: expected at most 1% of 100 inputs to be unreadable, got at least 2:
+    a.png: truncated; \
 set max_bad=FRACTION
 
     Attributes:
@@ -40,7 +40,7 @@ set max_bad=FRACTION
             first, why = next(iter(self.why.items()))
             raise InputError(
                 f"expected at most {self.most * 100:g}% of {self.total} {self.what}, "
-                f"got {len(self.why)}: {first}: {why}",
+                f"got at least {len(self.why)}: {first}: {why}",
                 setting="max_bad",
                 value="FRACTION",
             )

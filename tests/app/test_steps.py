@@ -13,6 +13,7 @@ import pytest
 from pseudocal import PseudoCal
 from pseudocal.app import Run, calibrate, collect_outputs, conclude, label, refine, render
 from pseudocal.app.run import COLLECTED
+from pseudocal.calibrators import Reason, ReasonCode
 from pseudocal.calibrators.labels import LabelSample, rows_to_label
 
 CLASSES = 4
@@ -45,6 +46,16 @@ def collected(folder: Path) -> Run:
     return Run.open(folder / "out")
 
 
+def test_assumed_preprocessing_is_at_best_caution(collected: Run) -> None:
+    record = collected.record
+    assumed = replace(record, data=replace(record.data, assumed=("mean", "std")))
+    given = conclude(collected).trust
+    found = conclude(Run(collected.folder, assumed)).trust
+    assert given is not None
+    assert found == given.doubted(Reason(ReasonCode.PREPROCESSING_ASSUMED))
+    assert found.verdict == "caution"
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
@@ -53,6 +64,24 @@ def some_labels(run: Run, n: int) -> LabelSample:
     rows = rows_to_label(run.logits, n)
     labels = np.where(np.arange(n) % 4, run.logits[rows].argmax(axis=1), 0)
     return LabelSample(rows, labels)
+
+
+def test_a_temperature_in_use_stays_unless_labels_speak_against_it(collected: Run) -> None:
+    labels = some_labels(collected, 60)
+    fitted = conclude(collected, labels)
+    measured = fitted.measured
+    assert measured is not None
+    assert measured.verdict == "apply"
+    assert measured.gap_after.value < 0  # the confidence is too low, so a smaller T is better
+    better, worse = 0.9 * fitted.temperature, 1.1 * fitted.temperature
+    assert measured.temperature.low < better < worse < measured.temperature.high
+    kept = conclude(collected, labels, in_use=better)
+    assert (kept.temperature, kept.verdict) == (better, "apply")
+    assert kept.measured is not None
+    assert measured.gap_after.value < kept.measured.gap_after.value < 0
+    assert kept.measured.reasons[-1].code == ReasonCode.LABELS_KEEP_T
+    for in_use in (worse, 10 * fitted.temperature, 1.0, fitted.temperature):
+        assert conclude(collected, labels, in_use=in_use) == fitted
 
 
 def test_a_run_has_the_logits_of_all_models(collected: Run, folder: Path) -> None:

@@ -36,6 +36,7 @@ from pseudocal.calibrators.labelled_accuracy import FEWEST_FOR_ECE
 from pseudocal.calibrators.measured import MeasuredEvidence, judge_temperature
 from pseudocal.calibrators.posterior import LOG_T, Likelihood, log_likelihood, posterior
 from pseudocal.calibrators.refinement import TWO_CLASSES, priors_of
+from pseudocal.calibrators.trust import AccuracyEstimate
 
 
 def model(
@@ -86,7 +87,7 @@ def test_many_labels_outweigh_a_wrong_prior_and_few_do_not() -> None:
 
 def test_a_narrow_prior_alone_has_the_quantiles_of_students_t() -> None:
     found = posterior(lambda g: np.zeros((1, len(g))), [Prior("mixup", 2.0, 0.01, doubt=0.0)])
-    assert found.mean == pytest.approx(math.log(2), abs=1e-4)
+    assert found.median == pytest.approx(math.log(2), abs=1e-4)
     assert found.quantile(0.95) == pytest.approx(math.log(2) + 0.01 * 2.3534, abs=5e-4)
 
 
@@ -102,11 +103,11 @@ def test_the_posterior_against_an_integral(width: float) -> None:
         p = 1 / (1 + math.exp(-2 * math.exp(-g)))
         return p**3 * (1 - p) * (1 + ((g - math.log(0.5)) / width) ** 2 / 3) ** -2
 
-    total, first = (
-        quad(lambda g, k=k: g**k * density(g), *LOG_T, points=[math.log(0.5), 0.6], limit=500)[0]
-        for k in (0, 1)
+    below, above = (
+        quad(density, *ends, points=[math.log(0.5), 0.6], limit=500)[0]
+        for ends in ((LOG_T[0], found.median), (found.median, LOG_T[1]))
     )
-    assert found.mean == pytest.approx(first / total, abs=2e-3)
+    assert below / (below + above) == pytest.approx(0.5, abs=4e-3)
 
 
 def test_the_order_of_labels_does_not_matter() -> None:
@@ -287,27 +288,43 @@ def test_a_refined_calibration_remembers_its_estimates() -> None:
     assert twice == found.refined(logits, labelled(logits, labels, 120))
     assert [prior.estimator for prior in twice.measured.priors] == ["mixup", "agreement"]
     assert twice.verdict == twice.measured.verdict
-    wide = found.refined(logits, labelled(logits, labels, 30), widths={"mixup": 2.0})
-    assert wide.measured.priors[0].width == 2.0
+    wide = found.refined(logits, labelled(logits, labels, 30), widths={"agreement": 2.0})
+    assert wide.measured.priors[1].width == 2.0
     assert wide.temperature != once.temperature
 
 
-def test_the_prior_of_agreement_is_as_wide_as_an_error_of_five_points() -> None:
+def test_the_prior_of_agreement_has_the_interval_of_its_accuracy() -> None:
     logits, _ = model(classes=10)
     both = {"mixup": 2.0, "agreement": 1.5}
-    mixup_samples, agreement = priors_of(both, logits)
-    at = [
-        confidences(logits, 1.5 * math.exp(step * agreement.width)).mean() for step in (-0.5, 0.5)
-    ]
-    assert at[0] - at[1] == pytest.approx(0.05, rel=0.02)
-    assert (mixup_samples.width, agreement.width < 0.3) == (0.7, True)
-    assert [prior.width for prior in priors_of(both, logits, {"agreement": 0.2})] == [0.7, 0.2]
+    estimate = AccuracyEstimate(0.6, 0.55, 0.65)
+    mixup_samples, agreement = priors_of(both, logits, accuracy=estimate)
+    ends = [math.log(1.5) + sign * 2.3534 * agreement.width for sign in (-1, 1)]  # 90% of its mass
+    at = [confidences(logits, math.exp(end)).mean() for end in ends]
+    assert at[0] - at[1] == pytest.approx(0.1, rel=0.02)
+    assert (mixup_samples.width, mixup_samples.doubt, agreement.doubt) == (0.5, 0.3, 0.1)
+    assert priors_of(both, logits)[1].width == 1.0  # without an interval it counts little
+    given = priors_of(both, logits, {"agreement": 0.2}, accuracy=estimate)
+    assert [prior.width for prior in given] == [0.5, 0.2]
     # with two classes, label-free estimates say nothing, and T is probably not far from 1
     assert priors_of(both, logits[:, :2]) == priors_of({}, logits[:, :2]) == [TWO_CLASSES]
     assert (TWO_CLASSES.temperature, TWO_CLASSES.width) == (1.0, 0.4)
     assert priors_of({"tempscal": 1.7}, logits[:, :2])[0].temperature == 1.7
     with pytest.raises(InputError, match="positive width of the prior, got 0"):
         priors_of(both, logits, {"mixup": 0.0})
+
+
+def test_a_second_opinion_moves_t_but_does_not_narrow_its_interval() -> None:
+    logits, labels = model()
+    sample = labelled(logits, labels, 30)
+    mixup = Prior("mixup", 1.5, 0.5)
+    opinion = Prior("agreement", 3.0, 0.1)
+    alone = refine(logits, sample, priors=[mixup])[1].temperature
+    both = refine(logits, sample, priors=[mixup, opinion])[1].temperature
+    opinion_alone = refine(logits, sample, priors=[opinion])[1].temperature
+    assert alone.value < both.value == opinion_alone.value  # mixup samples do not count beside it
+    assert (both.low, both.high) == (alone.low, max(alone.high, both.value))
+    dropped = Prior("agreement", 3.0, math.inf)
+    assert refine(logits, sample, priors=[mixup, dropped])[1].temperature == alone
 
 
 def test_a_calibration_without_estimates_is_its_own_prior() -> None:
@@ -531,6 +548,7 @@ def test_each_reason_of_labels_has_a_case() -> None:
     # which are given beside others, and have their own tests
     beside = {
         ReasonCode.LABELS_HELD_BACK,
+        ReasonCode.LABELS_KEEP_T,
         ReasonCode.LABELS_MOVED_AWAY,
         ReasonCode.LABELS_ENOUGH,
     }

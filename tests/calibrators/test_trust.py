@@ -24,7 +24,7 @@ ELSEWHERE = {
     for code in ReasonCode
     if code.startswith(("labels_", "saved_outputs_"))
     or code.endswith("_not_mixed")
-    or code == "nothing_fitted"
+    or code in ("nothing_fitted", "preprocessing_assumed")
 }
 
 
@@ -49,7 +49,9 @@ def two(rate, shared=0.0, classes=10, mistakes=200.0, confidence=0.999, inputs=1
     return Agreement(classes, inputs, rate, shared, mistakes, confidence)
 
 
-def trust_of(real, used="agreement", agreements=(), mixup_samples=4.0, log_se=0.02):
+def trust_of(
+    real, used="agreement", agreements=(), mixup_samples=4.0, log_se=0.02, confidence=None
+):
     """The trust in a temperature.
 
     That of the mixup samples is given, that of the agreement follows from the agreement.
@@ -57,7 +59,7 @@ def trust_of(real, used="agreement", agreements=(), mixup_samples=4.0, log_se=0.
     found = {"mixup": TemperatureScaling(mixup_samples, log_se=log_se)}
     if used == "none":
         found["none"] = TemperatureScaling(1.0)
-    consensus = Consensus.of(agreements)
+    consensus = Consensus.of(agreements, confidence)
     if consensus is not None:
         found[consensus.estimator] = match_confidence(real.logits, consensus.accuracy)
         used = used if used in ("mixup", "none") else consensus.estimator
@@ -217,6 +219,23 @@ CASES = {  # the reason: what is judged, the verdict, and what must be true then
         "caution",
         lambda t, n: (
             t.estimated_accuracy.value == n["accuracy"] == pytest.approx((0.5 + n["surrogate"]) / 2)
+        ),
+    ),
+    ReasonCode.MAY_BE_AT_CHANCE: (
+        lambda: trust_of(rows(), agreements=[two(0.19)]),
+        "apply",
+        lambda t, n: t.estimated_accuracy.low <= n["chance"] == 0.1 < t.estimated_accuracy.value,
+    ),
+    ReasonCode.CONFIDENCE_COUNTS: (
+        lambda: trust_of(rows(), agreements=[two(0.5, shared=0.2)], confidence=0.999),
+        "apply",
+        lambda t, n: (
+            t.estimated_accuracy.value == n["accuracy"]
+            and n["accuracy"]
+            == pytest.approx(
+                n["weight"] * n["before"]
+                + (1 - n["weight"]) * numbers(ReasonCode.SECOND_MODEL_AGREES, t)["accuracy"]
+            )
         ),
     ),
     ReasonCode.SECOND_MODEL_LESS_CONFIDENT: (

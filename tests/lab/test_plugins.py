@@ -22,6 +22,7 @@ from pseudocal.arrays import InputError
 from pseudocal.calibrators import CALIBRATORS
 from pseudocal.lab.adapt import METHODS
 from pseudocal.lab.bench import Store, built_in, run
+from pseudocal.lab.bench.calibrators import find_compared
 from pseudocal.lab.bench.executors import Pool, Ray
 from pseudocal.lab.bench.suite_file import read_local, read_suite
 from pseudocal.lab.bench.views import _load_domain
@@ -106,6 +107,12 @@ def test_a_suite_names_a_folder_of_images_as_its_data(tmp_path):
     path.write_text('datasets = { emoji = "birds" }\n')
     with pytest.raises(InputError, match="got 'emoji', which is taken"):
         read_local(path)
+
+
+def test_a_plugin_cannot_hide_behind_an_estimator_of_the_benchmark(monkeypatch):
+    monkeypatch.setitem(CALIBRATORS, "agreement", CALIBRATORS["tempscal"])
+    with pytest.raises(InputError, match="'agreement' of its own: rename that of the plugin"):
+        find_compared("agreement")
 
 
 def test_mistakes_say_what_to_do(tmp_path):

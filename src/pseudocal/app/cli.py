@@ -59,11 +59,12 @@ from pseudocal.app.pipeline import threshold as find_threshold
 from pseudocal.app.progress import print_result, score_lines, show_progress
 from pseudocal.app.records import to_plain
 from pseudocal.app.run import LABEL_TABLE, THRESHOLD, Run
-from pseudocal.app.thresholds import threshold_lines
+from pseudocal.app.thresholds import stored_labels, threshold_lines
 from pseudocal.arrays import InputError
 from pseudocal.batches import DEFAULT_BATCH_SIZE
 from pseudocal.calibrators import PseudoCal
 from pseudocal.calibrators.calibration import versions
+from pseudocal.calibrators.wording import count
 from pseudocal.extras import MissingExtraError
 
 DEFAULT = PseudoCal()
@@ -601,6 +602,11 @@ def threshold(
         typer.echo(json.dumps(to_plain(found)))
         return
     typer.echo("\n".join(threshold_lines(found, Run.open(out))))
+    known = 0 if labels is not None else stored_labels(out)
+    if known:
+        kept = f"{out / THRESHOLD} keeps the threshold from {count(known, 'label')}"
+        typer.echo(f"not written: {kept}; delete the file to replace it")
+        return
     typer.echo(f"{out / THRESHOLD}: for a service; predictions have a column accept")
 
 

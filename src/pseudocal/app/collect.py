@@ -30,7 +30,7 @@ from pseudocal.app.inputs.preprocessing import (
     preprocessing_for,
     preprocessing_of_second,
 )
-from pseudocal.app.inputs.preprocessing_check import COST, check_preprocessing
+from pseudocal.app.inputs.preprocessing_check import check_preprocessing
 from pseudocal.app.inputs.sets import (
     USUAL_COLUMN,
     ArraySet,
@@ -116,6 +116,7 @@ class Plan:
     masks: Masks | None = None  # the true class of every pixel, for evaluation only
     # the images for all models, if a second model wants them prepared differently
     views: ImageViews | None = None
+    checked: str = ""  # whether other preprocessing was tried, in words
 
     @property
     def inputs(self) -> InputSet:
@@ -141,6 +142,8 @@ class Plan:
         yield Note(self.data.preparation)
         if self.data.assumed:
             yield Note(f"assumed, not given: {', '.join(self.data.assumed)}")
+        if self.checked:
+            yield Note(self.checked)
         if self.views is not None:
             for other in self.views.others:
                 yield Note(f"for the second opinion: {other.words()}")
@@ -215,9 +218,12 @@ def plan(job: Job, models: Models) -> Plan:
         masks = open_masks(job.ground_truth, inputs, order)
     size = batch_size_for(job, model, inputs)
     views = views_of(job, models, inputs)
+    checked = ""
     if job.preprocess_check and _chosen_here(job, model):
-        _check_images(job, models, inputs, order)
-    return Plan(job, model, tuple(seconds), data, order, size, masks=masks, views=views)
+        checked = _check_images(job, models, inputs, order)
+    return Plan(
+        job, model, tuple(seconds), data, order, size, masks=masks, views=views, checked=checked
+    )
 
 
 def _chosen_here(job: Job, model: OpenModel) -> bool:
@@ -226,10 +232,13 @@ def _chosen_here(job: Job, model: OpenModel) -> bool:
     return bool(chosen) or "mean" not in model.expects.preprocessing
 
 
-def _check_images(job: Job, models: Models, inputs: InputSet, order: NDArray[np.intp]) -> None:
-    """Try a few images, and refuse a preprocessing that is clearly worse than another."""
+def _check_images(job: Job, models: Models, inputs: InputSet, order: NDArray[np.intp]) -> str:
+    """Try a few images, and refuse a preprocessing that is clearly worse than another.
+
+    Returns what was found, in words; empty if the inputs are no images.
+    """
     if not isinstance(inputs, ImageSet | RemoteImageSet):
-        return
+        return ""
     model, *others = models
     second = None
     asked = [each for each in others if not each.encodes]
@@ -241,10 +250,11 @@ def _check_images(job: Job, models: Models, inputs: InputSet, order: NDArray[np.
             return preprocessing_of_second(first, expects.shape, expects.preprocessing, given)
 
         second = (as_logits_of(job, asked[0]), of_second)
-    passes = len(order) * (1 + job.method.epochs_for(len(order))) * (1 + len(asked))
-    check_preprocessing(
-        as_logits_of(job, model), inputs, order.tolist(), int(COST * passes), second
-    )
+    passes = len(order) * (1 + job.method.epochs_for(len(order)))
+    tried = check_preprocessing(as_logits_of(job, model), inputs, order.tolist(), passes, second)
+    if not tried:
+        return "preprocessing check: not possible (too few images, or a segmentation model)"
+    return f"preprocessing check: no clearly better one found on {tried} images"
 
 
 def open_models(job: Job, *, device: str | None = None) -> Models:
@@ -400,7 +410,7 @@ def _open_images(job: Job, model: OpenModel) -> Data:
     else:
         images = open_images(job.data, preprocessing)
     words = f"{len(images):,} images: {preprocessing.words()}"
-    return Data(images, words, tuple(assumed))
+    return Data(images, words, job.assumed or tuple(assumed))
 
 
 def views_of(job: Job, models: Models, inputs: InputSet) -> ImageViews | None:
@@ -645,6 +655,7 @@ def finish_run(
         logits_tensor=job.logits_tensor,
         output_type=job.output_type,
         binary=job.binary,
+        architecture=job.architecture,
         timing=Timing(time.monotonic() - started, datetime.now(UTC).isoformat(timespec="seconds")),
         table=job.table,
         second_models=sum(not each.encodes for each in plan.second_models),
@@ -689,5 +700,6 @@ def _write_job(plan: Plan, folder: Path) -> None:
         second_opinion=tuple(opinion_names(job.second_opinion, job.data)),
         batch_size=plan.batch_size,
         preprocessing=preprocessing,
+        assumed=plan.data.assumed,
     )
-    write_job(resolved, folder / JOB, classes=CLASSES, assumed=plan.data.assumed)
+    write_job(resolved, folder / JOB, classes=CLASSES)

@@ -60,13 +60,16 @@ def reopen_model(run: Run, *, trust: bool, device: str) -> OpenModel | None:
     """
     record = run.record
     name = record.model.name
-    if record.saved or kind_of(name) in NOT_EXPORTED:
+    if record.saved:
+        return None
+    if record.architecture is None and kind_of(name) in NOT_EXPORTED:
         return None
     model = open_model(
         name,
         trust=trust,
         typed=False,
         device=device,
+        architecture=record.architecture,
         logits_tensor=record.logits_tensor,
         output_type=record.output_type,
         binary=record.binary,

@@ -63,6 +63,7 @@ class Job:
     Attributes:
         method: the settings of the calibration. Inputs are shuffled and paired within batches, and
             a temperature that should not be applied is replaced by T = 1.
+        assumed: settings of `preprocessing` that nobody gave, in the job of an earlier run.
         job_file: the file that the settings were read from; None if the user gave them. Code that a
             file names needs `trust`.
 
@@ -78,6 +79,7 @@ class Job:
     architecture: str | None = None
     preprocessing: ImageSettings = field(default_factory=lambda: ImageSettings())
     second_preprocessing: ImageSettings = field(default_factory=lambda: ImageSettings())
+    assumed: tuple[str, ...] = ()
     preprocess_check: bool = True
     logits_tensor: str | None = None
     output_type: OutputType | None = None
@@ -121,6 +123,7 @@ class Note:
     """Something that was assumed or found, in one line."""
 
     text: str
+    always: bool = False  # whether it is said in quiet runs too: something is lost
 
 
 @dataclass(frozen=True)
@@ -215,9 +218,7 @@ def _refuse_unknown(given: dict[str, Any], known: dict[str, Any], what: str) -> 
         raise InputError(f"{what} are among {', '.join(known)}, and {brief(unknown[0])} is not")
 
 
-def write_job(
-    job: Job, path: Path, *, classes: str | None = None, assumed: tuple[str, ...] = ()
-) -> None:
+def write_job(job: Job, path: Path, *, classes: str | None = None) -> None:
     """Write a job as TOML, with absolute paths.
 
     Args:
@@ -225,10 +226,14 @@ def write_job(
         path: the file.
         classes: the name of a file beside it for the class names, one per line; None to write them
             into the job file, where also names with line breaks go.
-        assumed: the settings that were not given.
 
     """
-    comment = f"# assumed, not given: {', '.join(assumed)}\n" if assumed else ""
+    comment = ""
+    if job.assumed:
+        comment = (
+            f"# assumed, not given: {', '.join(job.assumed)}; once [preprocessing] is as in "
+            'training, delete "assumed"\n'
+        )
     content = job_content(job)
     names = "\n".join(job.classes)
     one_per_line = names.count("\n") == len(job.classes) - 1 and "\r" not in names

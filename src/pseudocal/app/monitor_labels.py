@@ -102,6 +102,9 @@ def refine_monitor(
 ) -> LabelledResult:
     """Measure the accuracy since the change by a person's labels, and recalibrate.
 
+    The temperature in use stays if the labels do not contradict it and another one would not reduce
+    the gap between confidence and accuracy.
+
     Args:
         monitor: the folder of the monitor.
         labels: a table with the columns `file` and `label`, as the labelling page saves it.
@@ -131,6 +134,7 @@ def refine_monitor_steps(
             monitor.labelling,
             labels,
             sampling="random",
+            in_use=state.temperature,
             trust=trust,
             trust_paths=trust_paths,
             device=device,

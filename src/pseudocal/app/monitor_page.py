@@ -159,8 +159,8 @@ def labels_lines(event: LabelsEvent) -> Iterator[str]:
         batches = f"batch of {event.first}"
     yield (
         f"Measured on {event.labels} labels, {batches}: accuracy "
-        f"{in_percent(event.accuracy)}. The interval is valid after every label, so it is wider "
-        f"than in the report. Confidence minus accuracy: {in_points(event.gap)} with "
+        f"{in_percent(event.accuracy)}. The interval is valid after every label; the report also "
+        f"uses the unlabelled inputs, so its accuracy differs a little. Confidence minus accuracy: {in_points(event.gap)} with "
         f"T = {event.before:.2f}."
     )
     changed = event.temperature != event.before
@@ -473,10 +473,12 @@ def temperature_chart(batches: Sequence[BatchEvent], axis: Axis) -> Chart | None
     known = [value for value in values if value is not None]
     if not known:
         return None
-    ticks_at = [0.25, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20]
-    y, ticks = _logarithms(
-        min(*known, *in_use, 0.9) / 1.3, 1.3 * max(*known, *in_use, 1.1), ticks_at
-    )
+    drawn = known + in_use
+    for one in fitted:
+        if one is not None:
+            drawn += [min(max(end, 0.1), 20) for end in (one.low, one.high) if end is not None]
+    ticks_at = [0.1, 0.25, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20]
+    y, ticks = _logarithms(min(*drawn, 0.9) / 1.3, 1.3 * max(*drawn, 1.1), ticks_at)
     drawing = Drawing(axis, y)
     drawing.band(fitted)
     drawing.line("confidence", in_use)
@@ -530,6 +532,7 @@ def page(state: State, events: Sequence[Event]) -> str:
         report=alarm.report,
         word=word,
         tone=tone,
+        retrain=needs_retraining(state),
         charts=[chart for chart in charts if chart is not None],
         times=times,
         marks=marks,
@@ -599,7 +602,7 @@ def metrics(state: State, events: Sequence[Event]) -> str:
             continue
         full = f"pseudocal_{name}"
         lines += [f"# HELP {full} {text}", f"# TYPE {full} gauge"]
-        lines.append(f'{full}{{model="{label}"}} {value:.9g}')
+        lines.append(f'{full}{{model="{label}"}} {value:.12g}')
     return "\n".join(lines) + "\n"
 
 

@@ -22,22 +22,31 @@ from pseudocal.app.models.files import OutputType
 from pseudocal.app.publishing import publishing
 from pseudocal.app.render import Result, render, render_threshold
 from pseudocal.app.run import CALIBRATION, COLLECTED, LABEL_PAGE, OF_JOB, Run
-from pseudocal.app.thresholds import RunThreshold, threshold_of
+from pseudocal.app.thresholds import RunThreshold, stored_labels, threshold_of
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal, uncalibrated
+from pseudocal.calibrators.confidence import confidences
+from pseudocal.calibrators.labelled_accuracy import gap
 from pseudocal.calibrators.labels import LabelSample
 from pseudocal.calibrators.pseudocal import unmixed_calibration
+from pseudocal.calibrators.refinement import measure_temperature
 from pseudocal.calibrators.saved_outputs import calibrate_saved_outputs
 from pseudocal.calibrators.trust import warn_if_unreliable
 from pseudocal.calibrators.wording import Reason, ReasonCode, count
 from pseudocal.files import own_file
+from pseudocal.scaling import TemperatureScaling
 
 Done = TypeVar("Done")
 Steps = Generator[Note | Tick, None, Result]
 
 
-def conclude(run: Run, labels: LabelSample | None = None) -> Calibration:
-    """The calibration that follows from a run and, if there are any, from a person's labels."""
+def conclude(
+    run: Run, labels: LabelSample | None = None, *, in_use: float | None = None
+) -> Calibration:
+    """The calibration that follows from a run and, if there are any, from a person's labels.
+
+    A temperature in use stays, unless the labels speak against it.
+    """
     record = run.record
     evidence = run.evidence()
     if evidence is None:  # saved outputs: nothing was mixed
@@ -56,11 +65,36 @@ def conclude(run: Run, labels: LabelSample | None = None) -> Calibration:
         calibration = unmixed_calibration(evidence, settings, why)
     else:
         calibration = record.method.conclude(evidence, record.settings)
-    calibration = replace(calibration, versions=record.versions)
+    trust = calibration.trust
+    if record.data.assumed and trust is not None:
+        trust = trust.doubted(Reason(ReasonCode.PREPROCESSING_ASSUMED))
+    calibration = replace(calibration, trust=trust, versions=record.versions)
     if labels is None:
         return calibration
     refined = calibration.refined(run.logits, labels, groups=run.groups)
-    return replace(refined, versions=record.versions)
+    refined = replace(refined, versions=record.versions)
+    return refined if in_use is None else _keep_in_use(refined, run, labels, in_use)
+
+
+def _keep_in_use(
+    calibration: Calibration, run: Run, labels: LabelSample, in_use: float
+) -> Calibration:
+    """The temperature in use, if labels leave it open and the new one does not reduce the gap."""
+    measured = calibration.measured
+    fitted = calibration.scaling
+    if measured is None or not isinstance(fitted, TemperatureScaling):
+        return calibration
+    if measured.verdict not in ("apply", "caution") or in_use in (1.0, fitted.temperature):
+        return calibration
+    kept = gap(float(confidences(run.logits, in_use).mean()), measured.accuracy)
+    inside = measured.temperature.low <= in_use <= measured.temperature.high
+    if not inside or abs(kept.value) > abs(measured.gap_after.value):
+        return calibration
+    judged = measure_temperature(run.logits, labels, in_use, groups=run.groups)
+    numbers = {"temperature": in_use, "fitted": fitted.temperature}
+    reasons = (*measured.reasons, Reason(ReasonCode.LABELS_KEEP_T, numbers))
+    measured = replace(measured, reasons=reasons, gap_after=kept, error_after=judged.error_after)
+    return replace(calibration, scaling=replace(fitted, temperature=in_use), measured=measured)
 
 
 def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
@@ -124,7 +158,8 @@ def _replaced_labels(out: Path, how: str) -> Iterator[Note]:
         return
     if measured is not None:
         held = f"{out} held a calibration from {count(measured.labels, 'label')}"
-        yield Note(f"warning: {held}; this run replaces it. {how} to use them again.")
+        text = f"warning: {held}; this run replaces it. {how} to use them again."
+        yield Note(text, always=True)
 
 
 def _for_runs(method: PseudoCal) -> PseudoCal:
@@ -146,6 +181,7 @@ def refine_steps(
     *,
     sampling: Sampling = "stratified",
     max_error: float | None = None,
+    in_use: float | None = None,
     trust: bool = False,
     trust_paths: bool = False,
     device: str = "cpu",
@@ -159,7 +195,7 @@ def refine_steps(
                 f"expected labels that represent all inputs, got labels drawn for a threshold in "
                 f"{labels}: run pseudocal threshold {out} {labels}"
             )
-        calibration = conclude(run, given)
+        calibration = conclude(run, given, in_use=in_use)
         model = None
         if calibration.refused is None:
             model = reopen_model(run, trust=trust, device=device)
@@ -370,7 +406,8 @@ def threshold(
         found = pseudocal.app.threshold("out/", "labels.csv", max_error=0.05)
         found.basis, found.confidence, found.coverage
 
-    It writes `threshold.json`, and the predictions again with a column `accept`.
+    It writes `threshold.json`, and the predictions again with a column `accept`. An estimate without
+    labels does not replace a threshold from labels: nothing is written then.
 
     Args:
         out: the folder that `calibrate` or `collect_outputs` wrote.
@@ -388,5 +425,6 @@ def threshold(
         given = None if labels is None else read_labels(Path(labels), run, sampling)
         calibration = run.calibration_in_force()
         found = threshold_of(run, calibration, max_error, given, one_model=one_model)
-        render_threshold(run, calibration, found, aside)
+        if given is not None or not stored_labels(out):
+            render_threshold(run, calibration, found, aside)
     return found

@@ -108,7 +108,7 @@ def summary_lines(result: Result) -> Iterator[str]:
         samples = f"{report.calibration.mixup_samples:,} mixup samples"
         yield f"{samples} of {data.used:,} inputs in {report.timing.seconds:.1f} s"
     mean = f"mean confidence {report.confidence.mean_before:.1%}"
-    if not report.unchanged:
+    if report.calibration.temperature != 1:
         mean += f" before, {report.confidence.mean_after:.1%} after"
     yield mean
     yield from _verdict_lines(result)
@@ -156,11 +156,12 @@ def _verdict_lines(result: Result) -> Iterator[str]:
         interval = f"90% interval {accuracy.low:.0%} to {accuracy.high:.0%}"
         labels = count(measured.labels, noun)
         yield f"measured on {labels}: accuracy {accuracy.value:.0%}, {interval}"
-        before = points(measured.gap_before.value)
-        after = points(measured.gap_after.value)
-        yield f"mean confidence minus accuracy, in points: {before} before, {after} after"
+        gap = f"mean confidence minus accuracy, in points: {points(measured.gap_before.value)}"
+        if result.report.calibration.temperature != 1:
+            gap += f" before, {points(measured.gap_after.value)} after"
+        yield gap
         if measured.cannot_tell:
-            yield f"cannot tell: {measured.cannot_tell:,}, skipped"
+            yield f"cannot tell, or left out: {measured.cannot_tell:,}, skipped"
     elif trust is not None:
         estimate = trust.estimated_accuracy
         interval = f"90% interval {estimate.low:.0%} to {estimate.high:.0%}"
@@ -231,7 +232,7 @@ def show_progress(steps: Generator[Note | Tick, None, Done], *, quiet: bool) -> 
                 return done
             if not isinstance(step, Note):
                 stages.advance(step.what, step.done, step.total, step.unit)
-            elif not quiet:
+            elif step.always or not quiet:
                 sys.stderr.write(step.text + "\n")
 
 

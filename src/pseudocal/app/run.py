@@ -160,6 +160,7 @@ class RunRecord:
     output_type: OutputType | None  # whether the model returns "logits" or "probabilities"
     binary: bool  # whether one number per input stands for two classes
     timing: Timing  # when the run was collected, and how long it took
+    architecture: str | None = None  # the network of a state dict
     # the format of the predictions; None for the default
     table: Literal["csv", "parquet"] | None = None
     saved: bool = False  # whether the outputs came from a file, so that there is no model to export
@@ -236,8 +237,8 @@ class Run:
         path = own_file(folder, RECORD)
         if not path.is_file():
             raise InputError(
-                f"{folder} has no {RECORD}, so there are no logits to work with: nothing was calibrated "
-                "there, or its logits were not kept"
+                f"{folder} has no {RECORD}, so there are no logits to work with: run pseudocal calibrate "
+                f"MODEL DATA -o {folder} first, without --no-logits"
             )
         run = cls(folder, decode_json(path, RunRecord, "a run record"))
         if trust_paths is not None:

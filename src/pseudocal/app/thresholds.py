@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.records import encode_json
+from pseudocal.app.records import decode_json, encode_json
 from pseudocal.app.run import THRESHOLD, Run
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration
@@ -23,19 +23,24 @@ from pseudocal.calibrators.confidence import confidences
 from pseudocal.calibrators.labels import CANNOT_TELL, LabelSample, RowNumbers
 from pseudocal.calibrators.thresholds import (
     LEVEL,
+    ClassThreshold,
     Light,
     Threshold,
     find_class_thresholds,
     find_threshold,
     threshold_pool,
 )
+from pseudocal.calibrators.wording import count
+from pseudocal.files import own_file
 from pseudocal.passes import block_starts
 
 # how labels were drawn, as a labels file says it
 FOR_THRESHOLD = re.compile(r"threshold ([0-9.e-]+)% at T=([0-9.e+-]+)")
 DRAW_SEED = 0
-# of the held-out models with an estimate at 5%: `benchmarks/thresholds.py held-out`
-ESTIMATES_BROKEN = 0.73
+# of the held-out models with an estimate at 5%, ranked by agreement and confidence:
+# `benchmarks/thresholds.py held-out`, docs/evaluation/results/thresholds_held_out-1.csv
+ESTIMATES_BROKEN = 0.74
+LARGER_ERRORS = (0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)  # to propose instead
 CLASSES_SHOWN = 20  # lines of the table by class in the terminal
 
 
@@ -97,7 +102,8 @@ class ClassLine:
     number: int  # the predicted class
     name: str  # its name, or its number
     light: Light  # "guaranteed", "estimated" or "not enough labels"
-    confidence: float | None  # the least accepted confidence; None if nothing is accepted
+    # the least accepted confidence; None if nothing is accepted, or without enough labels
+    confidence: float | None
     if_disagree: float | None  # the same where a second model predicts another class
     coverage: float  # the fraction of the predictions of this class that are accepted
     labels: int  # the labels of predictions of this class
@@ -115,6 +121,8 @@ class RunThreshold(Threshold):
     given: int = 0  # the number of labels given
     same_labels: bool = False  # whether the temperature was fitted to the same labels
     classes: tuple[ClassLine, ...] = ()  # the thresholds by class; empty without labels
+    # if no number of labels is expected to give a guarantee: a larger error for which some does
+    possible_error: float | None = None
     promise: str = ""  # all of this in a sentence
 
     @property
@@ -169,18 +177,14 @@ def threshold_of(
         sampling = "threshold" if labels.pool is not None else labels.sampling
         same_labels = calibration.measured is not None and labels.pool is None
         by_class = find_class_thresholds(predicted, confidence, max_error, labels, second=second)
-        classes = tuple(
-            ClassLine(
-                one.number,
-                _name_of(one.number, run.record.classes),
-                one.light,
-                one.threshold.confidence,
-                one.threshold.if_disagree,
-                one.threshold.coverage,
-                one.labels,
-            )
-            for one in by_class
-        )
+        classes = tuple(_class_line(one, run.record.classes) for one in by_class)
+    possible = None
+    if found.basis != "guaranteed" and found.labels_needed is None:
+        for larger in (error for error in LARGER_ERRORS if error > max_error):
+            other = find_threshold(predicted, confidence, larger, labels, second=second)
+            if other.basis == "guaranteed" or other.labels_needed is not None:
+                possible = larger
+                break
     given = 0 if labels is None else int((labels.labels != CANNOT_TELL).sum())
     of_run = RunThreshold(
         **asdict(found),
@@ -190,12 +194,29 @@ def threshold_of(
         given=given,
         same_labels=same_labels,
         classes=classes,
+        possible_error=possible,
     )
     return replace(of_run, promise=promise(found, given, exact=of_run.exact))
 
 
-def _name_of(number: int, classes: Sequence[str]) -> str:
-    return classes[number] if number < len(classes) else str(number)
+def _class_line(found: ClassThreshold, classes: Sequence[str]) -> ClassLine:
+    """A line of the table; without enough labels, a class has no threshold."""
+    number = found.number
+    name = classes[number] if number < len(classes) else str(number)
+    if found.light == "not enough labels":
+        return ClassLine(number, name, found.light, None, None, 0.0, found.labels)
+    rule = found.threshold
+    return ClassLine(
+        number, name, found.light, rule.confidence, rule.if_disagree, rule.coverage, found.labels
+    )
+
+
+def stored_labels(folder: Path) -> int:
+    """The number of labels behind the `threshold.json` of a folder; 0 without labels or file."""
+    try:
+        return decode_json(own_file(folder, THRESHOLD), RunThreshold, "a threshold").given
+    except (InputError, OSError):  # there is none, or it is damaged
+        return 0
 
 
 def check_classifier(run: Run) -> None:
@@ -266,20 +287,23 @@ def threshold_lines(found: RunThreshold, run: Run) -> Iterator[str]:
     yield found.promise
     if found.classes:
         lights = Counter(line.light for line in found.classes)
-        yield "by class: " + ", ".join(f"{count} {light}" for light, count in lights.items())
+        yield "by class: " + ", ".join(f"{n} {light}" for light, n in lights.items())
         for line in found.classes[:CLASSES_SHOWN]:
-            least = "nothing" if line.confidence is None else f"from {line.confidence:.3f}"
-            yield (
-                f"  {line.name}: {least}, {line.coverage:.1%} accepted, {line.light} "
-                f"({line.labels} labels)"
-            )
+            rule = ""
+            if line.light != "not enough labels":
+                least = "nothing" if line.confidence is None else f"from {line.confidence:.3f}"
+                rule = f"{least}, {line.coverage:.1%} accepted, "
+            yield f"  {line.name}: {rule}{line.light} ({count(line.labels, 'label')})"
         if len(found.classes) > CLASSES_SHOWN:
             yield f"  ... and {len(found.classes) - CLASSES_SHOWN} more in {THRESHOLD}"
     most = f"{100 * found.max_error:.6g}%"
     if found.basis == "guaranteed":
         return
     if found.labels_needed is None:
-        yield "next: no number of labels is expected to give a guarantee; allow more errors"
+        more = "improve the model"
+        if found.possible_error is not None:
+            more = f"allow more errors: --max-error {100 * found.possible_error:.6g}%"
+        yield f"next: no number of labels is expected to give a guarantee; {more}"
         return
     yield f"next: pseudocal label {run.folder} --for-threshold {most} -n {found.labels_needed}"
 

@@ -444,6 +444,11 @@ class Consensus:
         return (1 - OWN_WEIGHT) * found + OWN_WEIGHT * self.confidence
 
     @property
+    def own_weight(self) -> float:
+        """The weight of the first model's own confidence in `accuracy`."""
+        return 0.0 if self.confidence is None else OWN_WEIGHT
+
+    @property
     def of_agreements(self) -> float:
         """The mean of what `agreements` estimate."""
         return float(np.mean([agreement.accuracy for agreement in self.agreements]))

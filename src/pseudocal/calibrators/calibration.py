@@ -175,7 +175,8 @@ class Calibration:
         was_set = self.bound or self.measured or self.refused or self.method == "none"
         if not estimates and not was_set:
             estimates = {self.method: self.temperature}
-        priors = priors_of(estimates, z, widths)
+        accuracy = None if self.trust is None else self.trust.estimated_accuracy
+        priors = priors_of(estimates, z, widths, accuracy=accuracy)
         scaling, measured = as_applied(*refine(z, labels, priors=priors, groups=groups))
         found = replace(self, scaling=scaling, measured=measured, estimates=estimates, refused=None)
         return replace(found, versions=versions()).without_refused()

@@ -78,8 +78,9 @@ def judge_temperature(log_t: float, evidence: MeasuredEvidence) -> tuple[Measure
     ...     -1.0, 2.1, change=0.01, gap_before=0.35, labels=20, outside=0.19
     ... )
     >>> print(judge_temperature(0.5, evidence)[1])
-    From 20 labels, T is between 0.368 and 8.17, which hardly changes the confidence, but the mean
-    confidence is 35 points above the accuracy, and no temperature corrects that.
+    From 20 labels, T is between 0.368 and 8.17 (valid at any number of labels), which hardly
+    changes the confidence, but the mean confidence is 35 points above the accuracy, and no
+    temperature corrects that.
 
     Args:
         log_t: The logarithm of the temperature to judge.
@@ -160,8 +161,8 @@ class Measured:
         sampling: How the rows were drawn: "stratified" or "random".
         seed: The seed of `rows_to_label`.
         priors: The label-free estimates used as priors of the temperature.
-        temperature: The temperature that the labels support: exp of the posterior mean and
-            quantiles of log T.
+        temperature: The temperature that the labels support: exp of the posterior median
+            and quantiles of log T. The interval does not rely on second opinions.
         accuracy: The accuracy of the model.
         gap_before: Mean confidence minus accuracy without calibration.
         gap_after: Mean confidence minus accuracy with the calibration.

@@ -3,7 +3,8 @@
 The labels give a likelihood of g = log T. Each label-free estimate gives a prior of g: Student's t
 with 3 degrees of freedom around it, whose heavy tails let the labels win if the estimate is far
 off. The product can have two peaks, so it is integrated on a grid; the temperature is exp of the
-posterior mean of g.
+posterior median of g, which left a lower calibration error than the mean on four of the five
+development families.
 """
 
 from __future__ import annotations
@@ -119,26 +120,30 @@ class Posterior:
         return self._fractions(self.log_likelihood.sum(axis=0))
 
     @property
-    def mean(self) -> float:
-        """The posterior mean of log T."""
-        return float(self.density @ self.log_t)
+    def median(self) -> float:
+        """The posterior median of log T."""
+        return self.quantile(0.5)
 
     @property
     def deviation(self) -> float:
         """The posterior standard deviation of log T."""
-        return math.sqrt(float(self.density @ (self.log_t - self.mean) ** 2))
+        density = self.density
+        return math.sqrt(float(density @ (self.log_t - density @ self.log_t) ** 2))
 
     def quantile(self, fraction: float) -> float:
         """The quantile of log T: `fraction` of the density lies below it."""
-        density = self.density
-        return float(np.interp(fraction, np.cumsum(density) - density / 2, self.log_t))
+        return self._quantile(self.density, fraction)
 
     def without(self, groups: NDArray[np.intp]) -> LogTs:
-        """For each label, the posterior mean of log T without the labels of its group, `(n,)`."""
+        """For each label, the posterior median of log T without the labels of its group, `(n,)`."""
         of_group = np.zeros((int(groups.max()) + 1, len(self.log_t)))
         np.add.at(of_group, groups, self.log_likelihood)
-        means: LogTs = self._fractions(of_group.sum(axis=0) - of_group) @ self.log_t
-        return means[groups]
+        densities = self._fractions(of_group.sum(axis=0) - of_group)
+        medians = np.array([self._quantile(density, 0.5) for density in densities])
+        return medians[groups]
+
+    def _quantile(self, density: LogTs, fraction: float) -> float:
+        return float(np.interp(fraction, np.cumsum(density) - density / 2, self.log_t))
 
     def _fractions(self, log_likelihood: LogTs) -> LogTs:
         log_density = log_likelihood + self.log_prior

@@ -24,6 +24,7 @@ class ReasonCode(StrEnum):
     ONE_CLASS = auto()
     DOMINANT_CLASS = auto()
     DOMINANT_PIXEL_CLASS = auto()
+    PREPROCESSING_ASSUMED = auto()
     # there is no usable second opinion
     NO_SECOND_OPINION = auto()
     SEGMENTATION = auto()
@@ -47,6 +48,8 @@ class ReasonCode(StrEnum):
     SURROGATE_ONLY = auto()
     SURROGATE_CONFIRMS = auto()
     SURROGATE_DIFFERS = auto()
+    CONFIDENCE_COUNTS = auto()
+    MAY_BE_AT_CHANCE = auto()
     # a temperature from the second opinion
     LOWERS_CONFIDENCE = auto()
     RAISES_CONFIDENCE = auto()
@@ -86,6 +89,7 @@ class ReasonCode(StrEnum):
     LABELS_CLOSE_TO_ONE = auto()
     LABELS_MOVED_AWAY = auto()
     LABELS_HELD_BACK = auto()
+    LABELS_KEEP_T = auto()
     LABELS_ENOUGH = auto()
     LABELS_OUTSIDE_INTERVAL = auto()
     LABELS_FURTHER = auto()
@@ -100,6 +104,7 @@ OPINIONS = (
     ReasonCode.SURROGATE_AGREES,
     ReasonCode.SURROGATE_ERRORS_UNKNOWN,
     ReasonCode.SURROGATE_CONFIRMS,
+    ReasonCode.CONFIDENCE_COUNTS,
     ReasonCode.SAVED_OUTPUTS_AGREE,
 )
 # reasons that speak for T
@@ -168,9 +173,12 @@ MOVES = "Calibration moves the mean confidence from {before:.0%} to {after:.0%}"
 IMPLIES = "That implies an accuracy of about {accuracy:.0%}."
 UNKNOWN_ERRORS = (
     "No mixup sample was certainly misclassified, so the fraction of {of} errors is unknown. "
-    "The estimated accuracy is about {{accuracy:.0%}}."
+    "The agreement implies an accuracy of about {{accuracy:.0%}}."
 )
-FROM_LABELS = "From {labels:labels}, T is between {low:.3g} and {high:temperature}"
+FROM_LABELS = (
+    "From {labels:labels}, T is between {low:.3g} and {high:temperature} (valid at any number of "
+    "labels)"
+)
 
 TEMPLATES: dict[ReasonCode, str] = {
     ReasonCode.TEMPERATURE_AT_BOUND: (
@@ -183,11 +191,16 @@ TEMPLATES: dict[ReasonCode, str] = {
     ),
     ReasonCode.DOMINANT_CLASS: (
         "One of {classes:.0f} classes gets {fraction:.0%} of predictions. Unless that class really "
-        "is this common here, the models over-predict it."
+        "is this common here, it is over-predicted."
     ),
     ReasonCode.DOMINANT_PIXEL_CLASS: (
         "One class gets {fraction:.0%} of pixels, so the mixup samples say little about most of "
         "them."
+    ),
+    ReasonCode.PREPROCESSING_ASSUMED: (
+        "The preprocessing was assumed: neither the model file nor a setting specifies it. Pass the "
+        "one used in training (--resize, --preprocess) and calibrate again, or label about 50 "
+        "inputs."
     ),
     ReasonCode.NO_SECOND_OPINION: (
         "There was no second opinion, and a model's own outputs cannot reveal consistent errors. "
@@ -274,20 +287,30 @@ TEMPLATES: dict[ReasonCode, str] = {
         "Add a second model, or label about 50 inputs."
     ),
     ReasonCode.SURROGATE_CONFIRMS: (
-        "A surrogate of the model's predictions estimates an accuracy of {surrogate:.0%}."
+        "A surrogate of the model's predictions estimates an accuracy of {surrogate:.0%}. It counts "
+        "only if it differs by more than {limit:points} points."
     ),
     ReasonCode.SURROGATE_DIFFERS: (
         "The estimates disagree: the models' agreement implies an accuracy of {agreement:.0%}, a "
-        "surrogate of the model's predictions {surrogate:.0%}. The estimate is the mean of the "
-        "two, {accuracy:.0%}. Label about 50 inputs to find out which is right."
+        "surrogate of the model's predictions {surrogate:.0%}. Their mean and, with a weight of "
+        "{weight:.0%}, the mean confidence ({before:.0%}) give the estimate, {accuracy:.0%}. Label "
+        "about 50 inputs to find out which is right."
+    ),
+    ReasonCode.CONFIDENCE_COUNTS: (
+        "The mean confidence ({before:.0%}) counts with a weight of {weight:.0%}, so the estimated "
+        "accuracy is {accuracy:.0%}."
+    ),
+    ReasonCode.MAY_BE_AT_CHANCE: (
+        "The interval of the estimated accuracy reaches down to chance ({chance:.0%}), so the "
+        "predictions may be useless here. Label about 50 inputs to measure the accuracy."
     ),
     ReasonCode.LOWERS_CONFIDENCE: (
         "T = {temperature:.3g} lowers the mean confidence from {before:.0%} to {accuracy:.0%}, the "
-        "estimated accuracy."
+        "accuracy estimated without labels."
     ),
     ReasonCode.RAISES_CONFIDENCE: (
         "T = {temperature:.3g} raises the mean confidence from {before:.0%} to {accuracy:.0%}, the "
-        "estimated accuracy."
+        "accuracy estimated without labels."
     ),
     ReasonCode.NO_CLEAR_GAIN: (
         "The estimated accuracy ({accuracy:.0%}) is not clearly different from the mean confidence "
@@ -393,6 +416,10 @@ TEMPLATES: dict[ReasonCode, str] = {
         "T was limited to {temperature:.3g}. Beyond that, the measured gap would grow by more than "
         "half of its standard error."
     ),
+    ReasonCode.LABELS_KEEP_T: (
+        "T = {temperature:.3g} stays in use: the labels do not contradict it, and the fitted "
+        "T = {fitted:.3g} would not bring the mean confidence closer to the accuracy."
+    ),
     ReasonCode.LABELS_ENOUGH: (
         "You can stop labelling: more labels would hardly change this verdict."
     ),
@@ -417,8 +444,8 @@ def sentence(reason: Reason) -> str:
 
     >>> numbers = {"labels": 20.0, "low": 0.8, "high": 1.5, "more": 1.0}
     >>> sentence(Reason(ReasonCode.LABELS_UNDECIDED, numbers))
-    'From 20 labels, T is between 0.8 and 1.5, which includes no calibration (T = 1). About 1 more
-    label would settle the verdict.'
+    'From 20 labels, T is between 0.8 and 1.5 (valid at any number of labels), which includes no
+    calibration (T = 1). About 1 more label would settle the verdict.'
 
     Args:
         reason: The reason.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,18 @@ from pseudocal.app.inputs import preprocessing_check
 from pseudocal.app.inputs.preprocessing import NORMALISATIONS, Preprocessing
 from pseudocal.app.inputs.preprocessing_check import (
     COST,
+    MOST_IMAGES,
+    ROUND,
+    Budget,
     Variant,
     WrongPreprocessingError,
     better_than_given,
     compare_variants,
+    information,
+    normalisations_of,
+    resized_of,
+    standing_out,
     table_of,
-    variants_of,
 )
 from pseudocal.app.inputs.sets import ImageSet
 from pseudocal.app.job import read_job
@@ -119,6 +126,11 @@ def test_the_right_preprocessing_is_not_stopped(pseudocal, world, tmp_path):
     words = ["--preprocess", RIGHT, "-o", tmp_path / "out"]
     done = pseudocal("calibrate", network, images, *words)
     assert done.code == 0, done.err
+    assert re.search(
+        r"^preprocessing check: no clearly better one found on \d+ images$", done.err, re.M
+    )
+    few = pseudocal("calibrate", network, images, *words, "--max-samples", "20")
+    assert "preprocessing check: not possible (too few images" in few.err
 
 
 def test_the_warning_about_assumed_preprocessing_stands_above_the_verdict(
@@ -134,6 +146,10 @@ def test_the_warning_about_assumed_preprocessing_stands_above_the_verdict(
     page = (out / "report.html").read_text(encoding="utf-8")
     assert page.count("Preprocessing was not specified") == 1
     assert page.index("Preprocessing was not specified") < page.index('id="recommendation"')
+    assert lines[3].startswith("Recommendation: Specify the preprocessing and calibrate again, or ")
+    assert lines[4].startswith("Reason: The preprocessing was assumed:")
+    again = pseudocal("calibrate", "--job", out / "job.toml", "-o", tmp_path / "again")
+    assert again.out.splitlines()[0] == lines[0]  # in job.toml it is still an assumption
 
 
 def test_the_check_can_be_turned_off(pseudocal, world, tmp_path):
@@ -159,23 +175,44 @@ def test_few_images_are_not_checked(world, tmp_path):
     calibrate(network, images, tmp_path, preprocessing=settings, max_samples=40)
 
 
-def test_the_check_costs_little_and_is_repeatable(world):
+@pytest.mark.parametrize("two", [False, True])
+def test_the_check_costs_a_small_part_of_the_run_and_is_repeatable(world, monkeypatch, two):
+    """Passes of each model, decoded and resized images: each at most this part of the run's."""
     _, images = world
-    passes = []
+    counts = {"first": 0, "second": 0, "decoded": 0, "resized": 0}
+
+    def counted(name: str, function: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            counts[name] += len(arguments[0]) if name in ("first", "second") else 1
+            return function(*arguments)
+
+        return call
 
     def predict(x: np.ndarray) -> np.ndarray:
-        passes.append(len(x))
         return x.reshape(len(x), -1)[:, :CLASSES]
 
-    files = sorted(images.iterdir())
-    opened = ImageSet(files, images, Preprocessing((SIDE, SIDE)))
-    budget = int(COST * 2 * IMAGES)
-    found = [compare_variants(predict, opened, range(IMAGES), budget) for _ in range(2)]
-    assert sum(passes) <= 2 * budget
-    assert table_of(found[0]) == table_of(found[1])
-    passes.clear()
-    assert compare_variants(predict, opened, range(IMAGES), 60) == []
-    assert passes == []
+    monkeypatch.setattr(ImageSet, "decoded", counted("decoded", ImageSet.decoded))
+    monkeypatch.setattr(Preprocessing, "fit", counted("resized", Preprocessing.fit))
+    opened = ImageSet(sorted(images.iterdir()), images, Preprocessing((SIDE, SIDE)))
+    second = (counted("second", predict), lambda first: first) if two else None
+    tables = []
+    for _ in range(2):
+        counts.update(dict.fromkeys(counts, 0))
+        budget = Budget.of_run(IMAGES, 2 * IMAGES)
+        found = compare_variants(counted("first", predict), opened, range(IMAGES), budget, second)
+        tables.append(table_of(found))
+        assert 0 < counts["first"] <= COST * 2 * IMAGES
+        assert counts["second"] == (counts["first"] if two else 0)
+        assert 0 < counts["decoded"] <= counts["resized"] <= COST * IMAGES
+    assert tables[0] == tables[1]
+    assert Budget.of_run(10**6, 10**7).prepared == MOST_IMAGES == 300
+    counts.update(dict.fromkeys(counts, 0))
+    few = Budget(passes=8 * ROUND - 1, prepared=100)
+    assert compare_variants(counted("first", predict), opened, range(IMAGES), few) == []
+    assert counts["first"] == counts["decoded"] == 0
+
+
+ENOUGH = Budget(1000, 300)
 
 
 def test_unreadable_images_are_left_out(world, tmp_path):
@@ -184,24 +221,50 @@ def test_unreadable_images_are_left_out(world, tmp_path):
     damaged.write_bytes(b"no image")
     files = [damaged, *sorted(images.iterdir())]
     opened = ImageSet(files, tmp_path, Preprocessing((SIDE, SIDE)))
-    found = compare_variants(lambda x: x.reshape(len(x), -1)[:, :9], opened, range(30), 200)
-    assert {len(each.scores) for each in found} <= {8, 16, 24}
+    found = compare_variants(
+        lambda x: x.reshape(len(x), -1)[:, :9], opened, range(30), Budget(200, 300)
+    )
+    assert found
+    assert {each.images for each in found} <= {8, 16, 24}
 
 
-def test_segmentation_models_are_not_checked(world):
+def test_segmentation_models_and_two_classes_are_not_checked(world):
     _, images = world
     opened = ImageSet(sorted(images.iterdir()), images, Preprocessing((SIDE, SIDE)))
-    assert compare_variants(lambda x: x, opened, range(IMAGES), 1000) == []
+    assert compare_variants(lambda x: x, opened, range(IMAGES), replace(ENOUGH)) == []
+    two = compare_variants(
+        lambda x: x.reshape(len(x), -1)[:, :2], opened, range(IMAGES), replace(ENOUGH)
+    )
+    assert two == []
+
+
+def test_ways_to_resize_race_only_if_the_normalisation_is_clear(world):
+    network, images = world
+    session = pytest.importorskip("onnxruntime").InferenceSession(str(network))
+
+    def predict(x: np.ndarray) -> np.ndarray:
+        logits: np.ndarray = session.run(None, {"x": x})[0]
+        return logits
+
+    right = preprocessing_check.normalised(Preprocessing((SIDE, SIDE)), RIGHT, "rgb")
+    for given, names in (
+        (right, {"as given", "stretched", "margin"}),
+        (Preprocessing((SIDE, SIDE)), {"as given", f"{RIGHT}, RGB"}),
+    ):
+        opened = ImageSet(sorted(images.iterdir()), images, given)
+        found = compare_variants(predict, opened, range(IMAGES), replace(ENOUGH))
+        assert names <= {each.name for each in found}
 
 
 def test_variants_that_are_the_same_are_left_out():
     nearly = Preprocessing((224, 224), edge=256, mean=(0.498,), std=(0.502,))
-    names = [each.name for each in variants_of(nearly)]
+    names = [each.name for each in normalisations_of(nearly)]
     assert f"{RIGHT}, RGB" not in names
-    assert len(names) == len(set(names)) == 1 + 7 + 2
-    wide = [each.flags for each in variants_of(Preprocessing((32, 48)))]
-    assert [flags for flags in wide if "resize" in flags] == ["--resize stretch"]
-    flags = {each.name: each.flags for each in variants_of(replace(nearly, order="bgr"))}
+    assert len(names) == len(set(names)) == 1 + 7
+    assert [each.name for each in resized_of(nearly)] == ["as given", "stretched", "no margin"]
+    wide = [each.flags for each in resized_of(Preprocessing((32, 48)))]
+    assert wide == ["", "--resize stretch"]
+    flags = {each.name: each.flags for each in normalisations_of(replace(nearly, order="bgr"))}
     assert flags["imagenet, RGB"] == "--preprocess imagenet --channel-order rgb"
     assert flags["imagenet, BGR"] == "--preprocess imagenet"
 
@@ -231,7 +294,10 @@ def test_a_variant_whose_predictions_stand_out_is_better():
     given = variant("as given", peaked(4, SPREAD))
     better = variant("better", peaked(9, SPREAD))
     assert better_than_given([better, given]) is better
-    assert better_than_given([given, better]) is None
+    worse = variant("worse", peaked(2, SPREAD))
+    assert better_than_given([given, worse]) is None
+    dropped = variant("dropped out", peaked(9, SPREAD[:16]))  # fewer images
+    assert better_than_given([given, dropped]) is None
     scaled = variant("scaled", 100 * peaked(4, SPREAD))  # more confident, but the same predictions
     assert better_than_given([scaled, given]) is None
 
@@ -255,6 +321,42 @@ def test_another_size_must_gain_more_than_another_normalisation():
     assert better_than_given([other, given]) is other
 
 
+def test_both_scores_must_agree():
+    """A collapsed network stands out, one that guesses is informative: neither alone is enough."""
+    mixed = peaked(4, SPREAD)
+    given = variant("as given", mixed)
+    collapsed = peaked(9, np.zeros_like(SPREAD))
+    assert standing_out(collapsed).mean() > standing_out(mixed).mean()
+    assert information(collapsed).mean() < information(mixed).mean()
+    assert better_than_given([variant("collapsed", collapsed), given]) is None
+    assert better_than_given([given, variant("collapsed", collapsed)]) is None
+
+
+def test_nothing_is_named_while_two_others_are_in_the_race():
+    given = variant("as given", peaked(2, SPREAD))
+    better = variant("better", peaked(6, SPREAD))
+    assert better_than_given([better, given]) is better
+    assert better_than_given([variant("other", peaked(5, SPREAD)), better, given]) is None
+
+
+def test_variants_with_the_same_logits_run_once(world, tmp_path):
+    """Of grey images the order of colours makes no difference, so the other variant is found."""
+    network, images = world
+    grey = tmp_path / "grey"
+    grey.mkdir()
+    for i, file in enumerate(sorted(images.iterdir())[:200]):
+        with Image.open(file) as image:
+            image.convert("L").convert("RGB").save(grey / f"{i:03d}.png")
+    session = pytest.importorskip("onnxruntime").InferenceSession(str(network))
+    given = Preprocessing((SIDE, SIDE))
+    opened = ImageSet(sorted(grey.iterdir()), grey, given)
+    found = compare_variants(
+        lambda x: np.asarray(session.run(None, {"x": x})[0]), opened, range(200), replace(ENOUGH)
+    )
+    most = {each.name for each in found if each.images == found[0].images}
+    assert not {f"{RIGHT}, RGB", f"{RIGHT}, BGR"} <= most
+
+
 @pytest.mark.parametrize("reason", ["collapsed", "not confident", "disagrees"])
 def test_what_speaks_against_a_variant(reason):
     given = variant("as given", peaked(4, SPREAD), SPREAD)
@@ -271,4 +373,3 @@ def test_what_speaks_against_a_variant(reason):
 
 def test_names_of_the_command_line_are_those_of_the_variants():
     assert set(NORMALISATIONS) == {"imagenet", "minus-one-one", "zero-one", "zero-255"}
-    assert preprocessing_check.MOST_IMAGES == 300

@@ -123,6 +123,24 @@ def test_labels_drawn_for_a_threshold_give_a_guarantee(pseudocal, out, truth, tm
         "not enough labels",
     }
     assert accepted(out).mean() == found.coverage
+    for line in content["classes"]:
+        if line["light"] == "not enough labels":
+            assert (line["confidence"], line["coverage"]) == (None, 0)
+
+
+def test_an_estimate_does_not_replace_a_threshold_from_labels(pseudocal, out, truth, tmp_path):
+    pseudocal("label", out, "-n", 120, "--for-threshold", "5%")
+    labels = fill_in(out / LABEL_TABLE, truth, tmp_path / "labels.csv")
+    pseudocal("threshold", out, labels, "--max-error", "5%")
+    before = {path: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    done = pseudocal("threshold", out, "--max-error", "10%")
+    assert done.code == 0, done.err
+    assert "An estimated 10%" in done.out
+    assert f"not written: {out / 'threshold.json'} keeps the threshold from 120 labels" in done.out
+    assert {path: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
+    (out / "threshold.json").unlink()
+    assert "not written" not in pseudocal("threshold", out, "--max-error", "10%").out
+    assert rule(out)["basis"] == "estimated"
 
 
 def test_drawing_more_begins_with_the_same(pseudocal, out):
@@ -141,6 +159,9 @@ def test_too_few_labels_give_none_and_say_how_many_would(pseudocal, out, truth, 
     assert content["labels_needed"] >= 45
     assert f"-n {content['labels_needed']}" in done.out
     assert not accepted(out).any()
+    few = [line for line in content["classes"] if line["light"] == "not enough labels"]
+    assert few
+    assert f"  {few[0]['name']}: not enough labels ({few[0]['labels']} label" in done.out
 
 
 def test_labels_for_a_threshold_are_no_sample_of_all_inputs(pseudocal, out, truth, tmp_path):
@@ -271,3 +292,21 @@ def test_a_segmentation_model_has_no_threshold(pseudocal, tmp_path, monkeypatch)
     assert done.code == 0, done.err
     done = pseudocal("threshold", out, "--max-error", "5%")
     assert (done.code, "of a segmentation model" in done.err) == (3, True)
+
+
+def test_a_larger_error_is_proposed_if_no_number_of_labels_helps(pseudocal, tmp_path):
+    """At a confidence of 88% nothing guarantees 5%, but 20% is within reach."""
+    from pseudocal.app import collect_outputs
+
+    np.save(tmp_path / "logits.npy", np.tile([[2.0, 0.0], [0.0, 2.0]], (600, 1)))
+    collect_outputs(tmp_path / "logits.npy", tmp_path / "out")
+    done = pseudocal("threshold", tmp_path / "out", "--max-error", "5%")
+    content = rule(tmp_path / "out")
+    assert (content["labels_needed"], content["possible_error"]) == (None, 0.2)
+    assert "a guarantee; allow more errors: --max-error 20%" in done.out
+    again = pseudocal("threshold", tmp_path / "out", "--max-error", "20%")
+    assert "next: pseudocal label" in again.out
+    np.save(tmp_path / "logits.npy", np.tile([[0.1, 0.0], [0.0, 0.1]], (600, 1)))
+    collect_outputs(tmp_path / "logits.npy", tmp_path / "other")
+    done = pseudocal("threshold", tmp_path / "other", "--max-error", "5%")
+    assert "a guarantee; improve the model" in done.out

@@ -167,6 +167,8 @@ def test_labels_as_text_that_are_none(tmp_path, text, problem):
     with pytest.raises(
         InputError, match=f"expected class numbers or names of the model's classes in .*{problem}"
     ):
+        read_ground_truth(tmp_path / "y.txt", NAMES, ["cat", "dog"])
+    with pytest.raises(InputError, match=f"{problem}: no class names are known; calibrate with"):
         read_ground_truth(tmp_path / "y.txt", NAMES)
 
 

@@ -19,6 +19,7 @@ transformers = pytest.importorskip("transformers")
 
 from torch import Tensor, nn  # noqa: E402
 
+from pseudocal.app import calibrate, refine  # noqa: E402
 from pseudocal.app.models.files import open_model  # noqa: E402
 from pseudocal.app.models.state_dicts import (  # noqa: E402
     import_backbone,
@@ -366,3 +367,33 @@ def torchvision_name(name: str) -> str:
         .replace("mlp.fc1", "mlp.0")
         .replace("mlp.fc2", "mlp.3")
     )
+
+
+def test_a_run_of_a_state_dict_is_refined(tmp_path) -> None:
+    torch.manual_seed(0)
+    body = moved(Body(deep=False))
+    head = nn.Linear(body.width, CLASSES)
+    images = torch.randn(24, 3, 32, 32)
+    with torch.no_grad():  # every class is predicted for some images
+        features = body(images)
+        head.weight.mul_(10 / features.std(dim=0).mean())
+        head.bias.sub_(head(features).mean(dim=0))
+    path = tmp_path / "a.pth"
+    torch.save(body.torchvision() | with_prefix("fc.", head.state_dict()), path)
+    np.save(tmp_path / "images.npy", images.numpy())
+    out = tmp_path / "out"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        calibrate(str(path), tmp_path / "images.npy", out, architecture="resnet34")
+        wrong = (np.load(out / "logits.npy").argmax(1) + np.arange(24) % 2) % CLASSES
+        labels = "".join(f"{i},{label}\n" for i, label in enumerate(wrong))
+        (tmp_path / "labels.csv").write_text(f"file,label\n{labels}")
+        result = refine(out, tmp_path / "labels.csv", sampling="random")
+    temperature = result.calibration.temperature
+    assert temperature > 1
+    (exported,) = out.glob("*model.pth")
+    logits, uncalibrated = (
+        open_model(str(each), architecture="resnet34").predict(images.numpy())
+        for each in (exported, path)
+    )
+    np.testing.assert_allclose(logits, uncalibrated / temperature, rtol=1e-3, atol=1e-3)

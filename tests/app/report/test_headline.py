@@ -69,7 +69,10 @@ def test_labels_measure_it(made):
 @pytest.mark.parametrize(
     ("verdict", "text"),
     [
-        ("apply", "Deploy model.onnx, or label 50 inputs first to measure it: out/model.onnx"),
+        (
+            "apply",
+            "Deploy model.onnx instead of the original, or label 50 inputs first to measure it: out/model.onnx",
+        ),
         ("caution", "Label 50 inputs before you deploy: pseudocal label out -n 50"),
         (
             "do not apply",
@@ -95,7 +98,9 @@ def test_each_verdict_has_one_recommendation(made, verdict, text):
 
 def test_a_measured_calibration_asks_for_no_labels(made):
     measured = made.make_report(verdict="apply", labelled=True)
-    assert str(measured.recommendation) == "Deploy model.onnx: out/model.onnx"
+    assert (
+        str(measured.recommendation) == "Deploy model.onnx instead of the original: out/model.onnx"
+    )
 
 
 def test_only_a_recommended_model_is_called_model(made):
@@ -213,6 +218,18 @@ def test_no_gap_is_minus_zero_points(made):
     assert "mean confidence minus accuracy, in points: +1 before, 0 after" in lines
 
 
+def test_a_model_that_stays_as_it_is_has_no_after(made):
+    report = made.make_refined()
+    rejected = replace(report, calibration=replace(report.calibration, temperature=1, refused=3))
+    calibration = replace(made.make_run().calibration, measured=report.labels)
+    lines = list(summary_lines(Result(calibration, rejected, OUT, OUT)))
+    [mean] = [line for line in lines if line.startswith("mean confidence ") and "%" in line]
+    [gap] = [line for line in lines if line.startswith("mean confidence minus accuracy")]
+    assert "after" not in mean + gap
+    assert " after" in page(report).partition("Mean confidence minus accuracy")[2][:100]
+    assert " after" not in page(rejected).partition("Mean confidence minus accuracy")[2][:60]
+
+
 # ------------------------------------------------------------------------------ the essentials
 
 NOTHING_KNOWN = AccuracyEstimate(0.5, 0.0, 1.0)
@@ -244,7 +261,7 @@ def test_a_threshold_says_which_predictions_to_trust(made):
     both = replace(found, basis="estimated", agreement=True)
     text = str(essentials_of(replace(report, threshold=both))["Which predictions to trust"])
     assert "at least 90% on which both models agree. An estimated 5% of them are wrong" in text
-    assert "The estimate was too low for 73% of test models" in text
+    assert "too few for 74% of test models" in text
     more = replace(both, confidence=0.0, if_disagree=0.7)
     text = str(essentials_of(replace(report, threshold=more))["Which predictions to trust"])
     assert "at least 70%, and all on which both models agree" in text

@@ -43,7 +43,7 @@ ADVICE: dict[str, tuple[Values, str, str]] = {
     "deploy": (
         {"file": "model.onnx", "path": "out/model.onnx"},
         "deploy",
-        "Deploy model.onnx: out/model.onnx",
+        "Deploy model.onnx instead of the original: out/model.onnx",
     ),
     "deploy_calibration": (
         {"file": "calibration.json", "path": "out/calibration.json"},
@@ -54,7 +54,7 @@ ADVICE: dict[str, tuple[Values, str, str]] = {
     "deploy_or_label": (
         RUN | {"file": "model.onnx", "path": "out/model.onnx"},
         "deploy",
-        "Deploy model.onnx, or label 50 inputs first to measure it: out/model.onnx",
+        "Deploy model.onnx instead of the original, or label 50 inputs first to measure it: out/model.onnx",
     ),
     "deploy_calibration_or_label": (
         RUN | {"file": "calibration.json", "path": "out/calibration.json"},
@@ -74,6 +74,11 @@ ADVICE: dict[str, tuple[Values, str, str]] = {
         f"Keep the model you have, or check with 30 more labels: {LABEL}",
     ),
     "label": (RUN, "label", f"Label 50 inputs before you deploy: {LABEL}"),
+    "specify_or_label": (
+        RUN,
+        "label",
+        f"Specify the preprocessing and calibrate again, or label 50 inputs: {LABEL}",
+    ),
     "label_more": (RUN, "label", f"Label 30 more inputs before you deploy: {LABEL}"),
     "label_more_at_random": (
         RUN,
@@ -140,7 +145,7 @@ FACT_SENTENCES: dict[str, tuple[Values, str]] = {
         '1 of 49 labels said "none of these": the data contain classes that the model does not '
         "know. It is always wrong on them.",
     ),
-    "cannot_tell": ({"n": 1}, 'Labelled "cannot tell" and skipped: 1.'),
+    "cannot_tell": ({"n": 1}, 'Labelled "cannot tell" or left out, and skipped: 1.'),
     "few_labels": ({}, "There are too few labels to measure the calibration error itself."),
     "preprocessing_assumed": (
         {"assumed": "resize", "preparation": "resized to 224 x 224"},

@@ -26,7 +26,7 @@ from pseudocal.app.monitor_folder import (
     TypicalInput,
     thinned,
 )
-from pseudocal.app.monitor_page import page
+from pseudocal.app.monitor_page import Axis, page, temperature_chart
 from pseudocal.monitor import Monitor, Reference, Signals
 
 pytestmark = pytest.mark.filterwarnings("default")  # of the browser's driver
@@ -225,6 +225,30 @@ def test_after_labels_the_measured_accuracy_comes_before_the_state_of_the_alarm(
     assert sentences[1].startswith("Measured on 50 labels, batch of 2024-01-03: accuracy 60%")
     assert sentences[-1] == "The alarm needs 100 inputs; there are 0 since the labels."
     assert "1.20 was in use" in tab.locator("ul.facts").inner_text()
+
+
+def test_the_interval_of_a_temperature_is_drawn_whole():
+    _, events = made(3)
+    batches = [event for event in events if isinstance(event, BatchEvent)]
+    batches[-1] = replace(batches[-1], temperature=Range(1.5, 0.4, 6.0))
+    chart = temperature_chart(batches, Axis(batches))
+    assert chart is not None
+    band = dict(chart.paths)["band"].replace("Z", "").replace("M", "L").split("L")[1:]
+    heights = [float(point.split()[1]) for point in band]
+    assert 0 < min(heights) < max(heights) < 100
+
+
+def test_retraining_is_the_next_step_after_labels_that_ask_for_it(show):
+    state, events = made(3)
+    labels = LabelsEvent(
+        identity(91), "2024-02-01", "2024-01-03", "2024-01-03", 1000, 50,
+        Range(0.6, 0.4, 0.75), Range(0.2, 0.1, 0.4), 1.2, 2.0, "apply", True, True,
+    )  # fmt: skip
+    tab = show(390, replace(state, labelled=labels, temperature=2.0, batches=1), [*events, labels])
+    assert tab.locator("#alarm strong").inner_text() == "Retrain the model"
+    sentences = tab.locator("section.verdict p").all_text_contents()
+    assert sentences[-1].endswith("pseudocal watch MONITOR --baseline OUT")
+    assert "in 1 batch since the labels" in tab.locator("header").inner_text()
 
 
 def test_hover_gives_the_numbers_of_a_batch(show):

@@ -68,8 +68,8 @@ def as_numbers(values: NDArray[Any], classes: Sequence[str], path: Path) -> NDAr
     array([2, 0])
     >>> as_numbers(np.array(["1_0"]), [], Path("labels.txt"))
     Traceback (most recent call last):
-    pseudocal.arrays.InputError: expected class numbers or names of the model's classes in
-    labels.txt, got '1_0'
+    pseudocal.arrays.InputError: expected class numbers in labels.txt, got '1_0': no class names are
+    known; calibrate with --classes FILE
     """
     if values.ndim != 1:
         raise InputError(
@@ -125,6 +125,11 @@ def _number(value: Any, numbers: dict[str, int], path: Path) -> int:
             f"or {several[1]!r}"
         )
     short = repr(text if len(text) <= 50 else text[:50] + "...")
+    if not numbers:
+        raise InputError(
+            f"expected class numbers in {path}, got {short}: no class names are known; calibrate "
+            "with --classes FILE"
+        )
     raise InputError(
         f"expected class numbers or names of the model's classes in {path}, got {short}"
     )

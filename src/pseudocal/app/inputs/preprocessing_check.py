@@ -1,14 +1,19 @@
 """Is there a better preprocessing than the given one? Try a few images before a run.
 
-A network that gets its images as in training has one class that stands out. The score of an image
-is therefore how far its largest logit lies above the mean of its logits, in standard deviations.
-It does not change if all logits are multiplied by a number, as the confidence does.
+A network that gets its images as in training is decided, and says different things of different
+images. Two scores of an image measure this, both after each row of logits is standardised, so that
+multiplying all logits by a number changes nothing:
 
-The plausible variants race: all predict a few images, those that are clearly worse than the best
-drop out, and the others go on. Another variant is clearly better than the given one if a paired t-test
-of their scores says so, and if neither the confidence nor the predicted classes nor the agreement
-with a second model speak against it
-(`benchmarks/preprocessing.py`).
+- how far its largest logit stands out. A broken network that always predicts one class may have a
+  large score.
+- the information: the Kullback-Leibler divergence of its prediction from the mean prediction. A
+  broken network may have a large score on images that are all of one kind.
+
+The normalisations race: all predict a few images, those that are clearly worse than another one
+drop out, and the others go on. If only the given one is left, it races against other ways to
+resize. A variant is named if it is the only one left beside the given one and leads in both scores,
+clearly in one of them, and if neither the confidence nor the predicted classes nor the agreement
+with a second model speak against it. If in doubt, nothing is said (`benchmarks/preprocessing.py`).
 """
 
 from __future__ import annotations
@@ -30,14 +35,16 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 MOST_IMAGES = 300
-COST = 0.04  # the largest part of the forward passes of a run; with preparation 5% of its time
+# the largest part of the images that a run prepares, and of its forward passes
+COST = 0.04
 ROUND = 8  # images of a round of the race
-OUT_OF_RACE = 1.5  # standard errors below the best
+OUT_OF_RACE = 1.5  # standard errors behind another variant, the mean of both scores
 CHANCE = 0.006  # of a lead this large if the given variant were as good
-RESIZED = 0.1  # the least gain in the score by resizing, where a tighter view often gains a little
+# the least gain by resizing in how far logits stand out: a tighter view often gains a little
+RESIZED = 0.1
 LEAST_CONFIDENCE = 0.3  # mean, of a variant that is better
 LARGEST_CLASS = 0.5  # the most common prediction: more is a collapse
-LOST_AGREEMENT = 0.1  # with the second model
+LOST_AGREEMENT = 0.1  # with the second model, corrected for chance
 # of the images: if pixels become much larger and few predictions change, only logits were scaled
 SAME_CLASSES = 0.9
 MUCH_LARGER = 50
@@ -70,8 +77,14 @@ class Variant:
 
     @property
     def scores(self) -> Floats:
-        """The score of each image."""
-        return standing_out(np.concatenate(self.logits))
+        """Both scores of each image, of shape (2, images)."""
+        logits = np.concatenate(self.logits)
+        return np.stack([standing_out(logits), information(logits)])
+
+    @property
+    def images(self) -> int:
+        """How many images were tried."""
+        return sum(len(each) for each in self.logits)
 
     @property
     def confidence(self) -> float:
@@ -91,10 +104,20 @@ class Variant:
 
     @property
     def agreement(self) -> float | None:
-        """The fraction of the images on which the second model agrees; None without one."""
+        """The agreement with the second model, corrected for chance; None without one.
+
+        Two networks that always predict the same class agree by chance.
+        """
         if not self.second:
             return None
-        return float((np.concatenate(self.second) == self.predicted).mean())
+        second = np.concatenate(self.second)
+        observed = float((second == self.predicted).mean())
+        classes = max(second.max(), self.predicted.max()) + 1
+        counts = np.bincount(second, minlength=classes) * np.bincount(
+            self.predicted, minlength=classes
+        )
+        by_chance = float(counts.sum()) / self.images**2
+        return (observed - by_chance) / (1 - by_chance) if by_chance < 1 else 0.0
 
 
 class FittedImages:
@@ -106,10 +129,24 @@ class FittedImages:
 
     def prepared(self, preprocessing: Preprocessing) -> NDArray[np.float32]:
         """One batch of these images."""
-        resizing = replace(preprocessing, scale=1, mean=(0.0,), std=(1.0,), order="rgb")
+        resizing = _resizing(preprocessing)
         if resizing not in self._fitted:
             self._fitted[resizing] = [resizing.fit(image) for image in self._decoded]
         return np.stack([preprocessing.normalise(values) for values in self._fitted[resizing]])
+
+
+def _resizing(preprocessing: Preprocessing) -> Preprocessing:
+    """The same without a normalisation."""
+    return replace(preprocessing, scale=1, mean=(0.0,), std=(1.0,), order="rgb")
+
+
+def standardised(logits: Floats) -> Floats:
+    """Each row with mean 0 and standard deviation 1; zero where that is not possible."""
+    centred = np.asarray(logits, dtype=np.float64)
+    centred = centred - centred.mean(axis=1, keepdims=True)
+    spread = centred.std(axis=1, keepdims=True)
+    rows: Floats = centred / np.where(spread == 0, 1, spread)
+    return np.where(np.isfinite(rows), rows, 0)
 
 
 def standing_out(logits: Floats) -> Floats:
@@ -118,29 +155,41 @@ def standing_out(logits: Floats) -> Floats:
     >>> standing_out(np.array([[3.0, 0.0, 0.0], [300.0, 0.0, 0.0], [1.0, 1.0, 1.0]])).round(3)
     array([1.414, 1.414, 0.   ])
     """
-    centred = np.asarray(logits, dtype=np.float64)
-    centred = centred - centred.mean(axis=1, keepdims=True)
-    spread = centred.std(axis=1)
-    score: Floats = centred.max(axis=1) / np.where(spread == 0, 1, spread)
-    return np.where(np.isfinite(score), score, 0)
+    score: Floats = standardised(logits).max(axis=1)
+    return score
 
 
-def standard_errors(better: Floats, worse: Floats) -> float:
-    """The mean difference of the scores of the same images, in standard errors.
+def information(logits: Floats) -> Floats:
+    """How much the prediction of each row differs from the mean prediction, in nats.
 
-    >>> standard_errors(np.array([2.0, 3.0, 4.0, 7.0]), np.array([1.0, 1.0, 1.0, 5.0])).__round__(3)
-    4.899
+    >>> information(np.array([[3.0, 0.0, 0.0], [3.0, 0.0, 0.0]])).round(3)
+    array([0., 0.])
+    >>> information(np.array([[3.0, 0.0, 0.0], [0.0, 0.0, 3.0]])).round(3)
+    array([0.319, 0.319])
     """
-    n = min(len(better), len(worse))
-    difference = better[:n] - worse[:n]
-    error = difference.std(ddof=1) / math.sqrt(n)
-    return float(difference.mean() / error) if error > 0 else 0.0
+    p = softmax(standardised(logits)) + np.finfo(np.float64).tiny
+    divergence: Floats = (p * np.log(p / p.mean(axis=0))).sum(axis=1)
+    return divergence
 
 
-def variants_of(given: Preprocessing) -> list[Variant]:
-    """The given preprocessing, and the plausible ones that differ from it.
+def lead(better: Floats, worse: Floats) -> Floats:
+    """The mean differences of both scores of the same images, in standard errors.
 
-    >>> [variant.flags for variant in variants_of(Preprocessing(channels=1))][:3]
+    >>> better = np.array([[2.0, 3.0, 4.0, 7.0], [1.0, 1.0, 1.0, 1.0]])
+    >>> lead(better, np.array([[1.0, 1.0, 1.0, 5.0], [1.0, 1.0, 1.0, 1.0]])).round(3)
+    array([4.899, 0.   ])
+    """
+    n = min(better.shape[1], worse.shape[1])
+    difference = better[:, :n] - worse[:, :n]
+    error = difference.std(axis=1, ddof=1) / math.sqrt(n)
+    leads: Floats = difference.mean(axis=1) / np.where(error > 0, error, np.inf)
+    return leads
+
+
+def normalisations_of(given: Preprocessing) -> list[Variant]:
+    """The given preprocessing, and the usual normalisations that differ from it.
+
+    >>> [variant.flags for variant in normalisations_of(Preprocessing(channels=1))]
     ['', '--preprocess minus-one-one', '--preprocess zero-255']
     """
     found = [Variant("as given", "", given)]
@@ -154,6 +203,16 @@ def variants_of(given: Preprocessing) -> list[Variant]:
                 flags += f" --channel-order {order}"
             if not _same(other, given):
                 found.append(Variant(f"{name}, {order.upper()}", flags, other))
+    return found
+
+
+def resized_of(given: Preprocessing) -> list[Variant]:
+    """The given preprocessing, and the usual ways to resize that differ from it.
+
+    >>> [variant.flags for variant in resized_of(Preprocessing((224, 224)))]
+    ['', '--resize stretch', '--resize 256']
+    """
+    found = [Variant("as given", "", given)]
     side = min(given.size)
     margin = math.floor(side / CROP)
     resized = {"stretched": ("--resize stretch", replace(given, resize="stretch", edge=None))}
@@ -186,66 +245,106 @@ def _same(one: Preprocessing, other: Preprocessing) -> bool:
     return one.order == other.order and same_gain and same_shift
 
 
+@dataclass
+class Budget:
+    """What the check may still spend; each number is a part of that of the run."""
+
+    passes: int  # of each model
+    prepared: int  # images, each counted once for each size
+
+    @classmethod
+    def of_run(cls, images: int, passes: int) -> Budget:
+        """The budget for a run of so many images and passes of each model."""
+        return cls(int(COST * passes), min(MOST_IMAGES, int(COST * images)))
+
+    def spend(self, passes: int, prepared: int) -> bool:
+        """Spend it if there is enough."""
+        if passes > self.passes or prepared > self.prepared:
+            return False
+        self.passes -= passes
+        self.prepared -= prepared
+        return True
+
+
 def compare_variants(
     predict: Predictor,
     images: Images,
     rows: Sequence[int],
-    passes: int,
+    budget: Budget,
     second: tuple[Predictor, OfSecond] | None = None,
 ) -> list[Variant]:
     """Let the variants race over some images, and return those that were tried, best first.
 
-    Those that stayed in the race longer come first.
-
-    Nothing is returned if there are too few passes, or if the model has no logits of whole images.
+    Nothing is returned if the budget is too small, or if the model has no logits of more than two
+    classes for whole images.
 
     Args:
         predict: the model, from prepared images to logits.
         images: the images, with the given preprocessing.
         rows: the numbers of the images to use, in random order.
-        passes: forward passes of the model to use.
+        budget: what to spend.
         second: a second model, and how its images are prepared.
 
     """
-    tried = variants_of(images.preprocessing)
-    given = tried[0]
     rounds = _rounds(images, rows)
+    normalisations = normalisations_of(images.preprocessing)
+    left = _race(normalisations, predict, rounds, budget, second)
+    if [variant.flags for variant in left] == [""]:
+        resized = resized_of(images.preprocessing)
+        _race(resized, predict, rounds, budget, second)
+        if resized[0].logits:
+            return _ranked(resized)
+    return _ranked(normalisations)
+
+
+def _race(
+    tried: list[Variant],
+    predict: Predictor,
+    rounds: Iterator[list[Image]],
+    budget: Budget,
+    second: tuple[Predictor, OfSecond] | None,
+) -> list[Variant]:
+    """Let the variants predict round after round, and return those that are left."""
     racing = list(tried)
-    while len(racing) > 1 and passes >= ROUND * len(racing):
+    sizes = {_resizing(variant.preprocessing) for variant in tried}
+    while len(racing) > 1:
+        prepared = ROUND * min(len(sizes), len(racing))
+        if not budget.spend(ROUND * len(racing), prepared):
+            break
         decoded = next(rounds, None)
         if decoded is None:
             break
         fitted = FittedImages(decoded)
         for variant in racing:
             logits = np.asarray(predict(fitted.prepared(variant.preprocessing)))
-            if logits.ndim != 2:  # a segmentation model
+            if logits.ndim != 2 or logits.shape[1] < 3:  # segmentation, or nothing to stand out
                 return []
             variant.logits.append(logits)
             if second is not None:
                 x = fitted.prepared(second[1](variant.preprocessing))
                 variant.second.append(np.asarray(second[0](x)).argmax(axis=1))
-        passes -= ROUND * len(racing) * (1 if second is None else 2)
-        racing = _still_racing(racing, given)
-    measured = [variant for variant in tried if variant.logits]
-    return sorted(measured, key=_place)
+        racing = _still_racing(racing)
+    return racing
 
 
-def _place(variant: Variant) -> tuple[int, float]:
-    """Sorts the variants: first those with most images, then those with the largest score."""
-    scores = variant.scores
-    return -len(scores), -float(scores.mean())
+def _still_racing(racing: list[Variant]) -> list[Variant]:
+    """The given variant, and the others that are not clearly worse than another one.
 
-
-def _still_racing(racing: list[Variant], given: Variant) -> list[Variant]:
-    """The variants that are not clearly worse than the best; the given one is compared to the end."""
-    best = max(racing, key=lambda each: each.scores.mean())
-    kept = []
-    for variant in racing:
-        same = variant is not given and np.array_equal(variant.logits[-1], given.logits[-1])
-        behind = standard_errors(best.scores, variant.scores) > OUT_OF_RACE
-        if variant is given or not (same or behind):
+    Variants with the same logits, such as grey images in another order of colours, run once.
+    """
+    scores = [variant.scores for variant in racing]
+    kept = racing[:1]
+    for variant, own in zip(racing[1:], scores[1:], strict=True):
+        same = any(np.array_equal(variant.logits[-1], each.logits[-1]) for each in kept)
+        if not same and all(lead(other, own).mean() <= OUT_OF_RACE for other in scores):
             kept.append(variant)
     return kept
+
+
+def _ranked(variants: list[Variant]) -> list[Variant]:
+    """The variants that were tried: those with most images first, then those that stand out most."""
+    measured = [variant for variant in variants if variant.logits]
+    return sorted(measured, key=lambda each: (-each.images, -float(each.scores[0].mean())))
 
 
 def _rounds(images: Images, rows: Sequence[int]) -> Iterator[list[Image]]:
@@ -260,20 +359,21 @@ def _rounds(images: Images, rows: Sequence[int]) -> Iterator[list[Image]]:
 
 
 def better_than_given(variants: Sequence[Variant]) -> Variant | None:
-    """The best variant if it is clearly better than the given one; None if it is not."""
+    """The best variant if it is clearly better than the given one; None if in doubt."""
     from scipy.special import stdtr  # loaded late: it slows down the start of the command
 
-    if len(variants) < 2:
+    if not variants:
         return None
-    best = variants[0]
     given = next(variant for variant in variants if not variant.flags)
-    if best is given:
+    finalists = [each for each in variants if each.images == given.images and each is not given]
+    if len(finalists) != 1:
         return None
-    lead = standard_errors(best.scores, given.scores)
-    if stdtr(len(best.scores) - 1, -lead) > CHANCE:  # Student's t
+    best = finalists[0]
+    leads = lead(best.scores, given.scores)
+    if leads.min() <= 0 or stdtr(best.images - 1, -leads.max()) > CHANCE:  # Student's t
         return None
-    gain = float(best.scores.mean() / given.scores.mean()) - 1
-    if _same(best.preprocessing, given.preprocessing) and gain < RESIZED:
+    needed = (1 + RESIZED) * given.scores[0].mean()
+    if _same(best.preprocessing, given.preprocessing) and best.scores[0].mean() < needed:
         return None
     if best.confidence < LEAST_CONFIDENCE:
         return None
@@ -291,13 +391,13 @@ def better_than_given(variants: Sequence[Variant]) -> Variant | None:
 
 def table_of(variants: Sequence[Variant]) -> str:
     """Compare the variants, line by line."""
-    lines = ["  preprocessing         images  score  confidence  classes  agreement"]
+    lines = ["  preprocessing         images  score  information  confidence  classes  agreement"]
     for variant in variants:
-        images = len(variant.scores)
+        score, nats = variant.scores.mean(axis=1)
         agreement = "-" if variant.agreement is None else f"{variant.agreement:.0%}"
         lines.append(
-            f"  {variant.name:20}{images:8}{variant.scores.mean():7.2f}{variant.confidence:12.0%}"
-            f"{len(np.unique(variant.predicted)):9}{agreement:>11}"
+            f"  {variant.name:20}{variant.images:8}{score:7.2f}{nats:13.2f}"
+            f"{variant.confidence:12.0%}{len(np.unique(variant.predicted)):9}{agreement:>11}"
         )
     return "\n".join(lines)
 
@@ -308,9 +408,22 @@ def check_preprocessing(
     rows: Sequence[int],
     passes: int,
     second: tuple[Predictor, OfSecond] | None = None,
-) -> None:
-    """Raise an error if another preprocessing is clearly better; the arguments are as above."""
-    variants = compare_variants(predict, images, rows[:MOST_IMAGES], passes, second)
+) -> int:
+    """Raise an error if another preprocessing is clearly better.
+
+    Args:
+        predict: the model, from prepared images to logits.
+        images: the images, with the given preprocessing.
+        rows: the numbers of the images of the run, in random order.
+        passes: forward passes of each model in the run.
+        second: a second model, and how its images are prepared.
+
+    Returns:
+        How many images were tried with the given preprocessing: 0 if nothing could be compared.
+
+    """
+    budget = Budget.of_run(len(rows), passes)
+    variants = compare_variants(predict, images, rows[:MOST_IMAGES], budget, second)
     better = better_than_given(variants)
     if better is not None:
         raise WrongPreprocessingError(
@@ -318,3 +431,4 @@ def check_preprocessing(
             "predictions stand out more; pass that, or --preprocess-check off to go on",
             table_of(variants),
         )
+    return max((each.images for each in variants if not each.flags), default=0)

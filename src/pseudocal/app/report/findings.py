@@ -120,6 +120,8 @@ def recommendation_of(report: Report, out: Path, *, kept: bool) -> Recommendatio
     if not kept:
         return Recommendation("label_again", values, reason)
     code = "label"
+    if reason.code == ReasonCode.PREPROCESSING_ASSUMED:
+        code = "specify_or_label"
     if report.verdict == "do not apply":
         code = "check_or_label" if reason.code == ReasonCode.ONE_CLASS else "keep_or_label"
     return Recommendation(code, values, reason)

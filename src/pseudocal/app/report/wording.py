@@ -74,7 +74,7 @@ LABEL = "pseudocal label {out:path} -n {n:.0f}"
 
 # for each code: what is recommended, and the command for it or the file to use, if there is one
 ACTIONS: dict[str, tuple[Decision, str, str]] = {
-    "deploy": ("deploy", "Deploy {file}", "{path:path}"),
+    "deploy": ("deploy", "Deploy {file} instead of the original", "{path:path}"),
     "deploy_calibration": (
         "deploy",
         "Deploy {file} with the model you have",
@@ -82,7 +82,7 @@ ACTIONS: dict[str, tuple[Decision, str, str]] = {
     ),
     "deploy_or_label": (
         "deploy",
-        "Deploy {file}, or label {n:count} {unit} first to measure it",
+        "Deploy {file} instead of the original, or label {n:count} {unit} first to measure it",
         "{path:path}",
     ),
     "deploy_calibration_or_label": (
@@ -94,6 +94,11 @@ ACTIONS: dict[str, tuple[Decision, str, str]] = {
     "keep_or_label": ("keep", KEEP + ", or label {n:count} {unit} to calibrate it", LABEL),
     "keep_or_label_more": ("keep", KEEP + ", or check with {more:count} more labels", LABEL),
     "label": ("label", "Label {n:count} {unit} before you deploy", LABEL),
+    "specify_or_label": (
+        "label",
+        "Specify the preprocessing and calibrate again, or label {n:count} {unit}",
+        LABEL,
+    ),
     "label_more": ("label", "Label {more:count} more {unit} before you deploy", LABEL),
     "label_more_at_random": (
         "label",
@@ -200,8 +205,7 @@ ESSENTIALS: dict[str, str] = {
         ACCEPTED + "At most {most} of them are wrong, with a probability of {about}{level:.0%}."
     ),
     "trust_estimated": (
-        ACCEPTED
-        + "An estimated {most} of them are wrong. The estimate was too low for {broken:.0%} of test models."
+        ACCEPTED + "An estimated {most} of them are wrong, too few for {broken:.0%} of test models."
     ),
     "trust_none": "{promise}",
     "trust_measured": REACHED + "{after}. {error:.1%} of them are wrong (ground truth).",
@@ -308,7 +312,7 @@ FACTS: dict[str, str] = {
         '{n:count} of {labels:labels} said "none of these": the data contain classes that the '
         "model does not know. It is always wrong on them."
     ),
-    "cannot_tell": 'Labelled "cannot tell" and skipped: {n:count}.',
+    "cannot_tell": 'Labelled "cannot tell" or left out, and skipped: {n:count}.',
     "few_labels": "There are too few labels to measure the calibration error itself.",
     PREPROCESSING_ASSUMED: (
         "Preprocessing was not specified; assumed: {assumed} ({preparation}). If training "

@@ -211,6 +211,10 @@ def find_compared(name: str) -> Compared:
 
 def _find_base(name: str) -> Compared:
     if name in COMPARED:
+        if name in CALIBRATORS and COMPARED[name] != _from_library(name):
+            raise InputError(
+                f"the benchmark has a calibrator {name!r} of its own: rename that of the plugin"
+            )
         return COMPARED[name]
     if name in CALIBRATORS:
         return _from_library(name)
