@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,11 +25,13 @@ from pseudocal.passes import block_starts, let_go
 from pseudocal.scaling import TemperatureScaling
 
 Features = NDArray[Any]  # (n, features), real numbers of any precision
+Chunks = Iterable[tuple[slice, Floats]]  # the numbers of some rows, and these rows in float64
 
 LARGEST_LOG_RATIO = 100.0  # |log ratio| is clipped to this, so that its exponential is finite
 SMALLEST_GAIN = 64 * np.finfo(np.float64).eps  # the search ends below this relative improvement
 CONSTANT = 1e-12  # a spread of this fraction of the mean is rounding
 MOST_STEPS = 1000  # steps of the optimiser; standardised features take about 20
+KEPT_NUMBERS = 1 << 22  # features up to this number are kept in float64 during a fit
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +129,7 @@ def as_features(features: ArrayLike, what: str) -> Features:
     return given
 
 
-def _chunks(features: Features) -> Iterator[tuple[slice, Floats]]:
+def _chunks(features: Features) -> Chunks:
     """Some rows at a time in float64, with their numbers; a copy of all could exceed memory."""
     starts = block_starts(features.shape)
     for start in starts:
@@ -189,13 +191,21 @@ def _logistic(
 
     total = sum(float(each.sum()) for each in weights)
 
+    def centred(features: Features) -> Chunks:
+        for rows, chunk in _chunks(features):
+            chunk -= mean
+            yield rows, chunk
+
+    small = sum(each.size for each in domains) <= KEPT_NUMBERS
+    kept = [list(centred(each)) for each in domains] if small else None
+
     def objective(at: Floats) -> tuple[float, Floats]:
         slope = at[:-1] / scale
         loss = 0.5 * float(at[:-1] @ at[:-1])
         gradient = np.append(at[:-1], 0.0)
-        for features, weight, sign in zip(domains, weights, (1.0, -1.0), strict=True):
-            for rows, chunk in _chunks(features):
-                chunk -= mean
+        chunks: Iterable[Chunks] = kept or [centred(each) for each in domains]
+        for domain, weight, sign in zip(chunks, weights, (1.0, -1.0), strict=True):
+            for rows, chunk in domain:
                 margin = sign * (chunk @ slope + at[-1])  # large and positive: wrong
                 loss += float(weight[rows] @ np.logaddexp(0.0, margin))
                 pull = sign * weight[rows] * expit(margin)
