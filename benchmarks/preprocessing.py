@@ -159,7 +159,9 @@ def main() -> None:
         for case in cases:
             of = SHIFTED if case.name.startswith(SHIFTED) else "photographs and emoji"
             totals[of] += try_case(case, given.inputs)
-    print("\n## All\n\n| images | given wrong | found | silent | another | given right | silent |")
+    print(
+        "\n## All\n\n| images | given wrong | found | silent | another | given right | of these silent |"
+    )
     print("|---|---|---|---|---|---|---|")
     for name, total in totals.items():
         row = [total[f"wrong {each}"] for each in ("found", "silent", "another")]
