@@ -218,7 +218,9 @@ def as_labels(labels: ArrayLike, logits: Logits) -> Labels:
             f"expected labels of shape ({n},), one for each row, got shape {array.shape}"
         )
     if not is_integer(array):
-        raise InputError(f"expected labels that are integers, got dtype {array.dtype}")
+        raise InputError(
+            f"expected labels that are integers, got dtype {array.dtype}{class_positions(array)}"
+        )
     low = array.min()
     high = array.max()
     if low < 0 or high >= classes:
@@ -342,6 +344,22 @@ def is_integer(array: NDArray[Any]) -> bool:
 
 
 def is_real(array: NDArray[Any]) -> bool:
+def class_positions(labels: NDArray[Any]) -> str:
+    """What to do with labels that are names, for the end of an error message.
+
+    >>> class_positions(np.array(["cat", "dog"]))
+    ': pass their positions in the classes of the model, np.searchsorted(model.classes_, labels)'
+    >>> class_positions(np.array([0.5]))
+    ''
+    """
+    if labels.dtype.kind not in "OSUT":
+        return ""
+    return (
+        ": pass their positions in the classes of the model, "
+        "np.searchsorted(model.classes_, labels)"
+    )
+
+
     """Whether an array holds integers or floating-point numbers."""
     return array.dtype.kind in "iuf"
 
