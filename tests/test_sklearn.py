@@ -4,18 +4,27 @@ import pytest
 pytest.importorskip("sklearn")
 
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import check_array
 
-from pseudocal import Calibration, PseudoCal, TemperatureScaling, VectorScaling
+from pseudocal import (
+    Calibration,
+    LabelSample,
+    PseudoCal,
+    TemperatureScaling,
+    VectorScaling,
+    rows_to_label,
+)
 from pseudocal.arrays import InputError, softmax
+from pseudocal.calibrators import ReasonCode
 from pseudocal.metrics import ece
 from pseudocal.sklearn import CalibratedClassifier, calibrated
 
@@ -198,3 +207,45 @@ def test_what_cannot_be_inside_is_refused():
         calibrated(LogisticRegression(), TWO)
     with pytest.raises(InputError, match="expected a calibration by a temperature"):
         calibrated(model, Calibration("vector", VectorScaling(np.ones(3), np.zeros(3))))
+
+
+@pytest.fixture(scope="module")
+def cities():
+    """A pipeline for a table with a column of texts, rows of it, and their classes."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    city = rng.choice(["Berlin", "Oslo", "Rome"], 800)
+    frame = pandas.DataFrame({"city": city, "age": rng.normal(40, 12, 800)})
+    z = (frame["age"] - 40) / 6 + (city == "Oslo") + rng.logistic(size=800)
+    y = np.array(["leaves", "stays"])[(z > 0).astype(int)]
+    encoded = make_column_transformer(
+        (OneHotEncoder(), ["city"]), (StandardScaler(), ["age"]), sparse_threshold=0
+    )
+    pipe = make_pipeline(encoded, LogisticRegression()).fit(frame[:400], y[:400])
+    return pipe, frame[400:], y[400:]
+
+
+def test_a_table_that_cannot_be_mixed_is_calibrated_with_labels(cities):
+    pipe, frame, y = cities
+    with pytest.warns(UserWarning, match=r"columns city cannot be mixed.* Calibration\.refined"):
+        both = CalibratedClassifier(pipe).fit(frame)
+    assert both.calibration_.temperature == 1
+    assert both.calibration_.verdict == "caution"
+    assert both.calibration_.trust.reasons[0].code == ReasonCode.TABLES_NOT_MIXED
+    np.testing.assert_allclose(both.predict_proba(frame), pipe.predict_proba(frame))
+
+    logits = pipe.predict_log_proba(frame)
+    rows = rows_to_label(logits, 50)
+    labels = LabelSample(rows, np.searchsorted(pipe.classes_, y[rows]))
+    refined = both.calibration_.refined(logits, labels)
+    assert refined.measured.labels == 50
+    assert refined.measured.temperature.low < refined.measured.temperature.high
+    np.testing.assert_allclose(
+        calibrated(pipe, refined).predict_proba(frame), refined.probabilities(logits)
+    )
+
+
+def test_a_table_that_cannot_be_mixed_takes_no_second_opinion(cities):
+    pipe, frame, _ = cities
+    with pytest.raises(InputError, match=r"cannot be mixed \(columns city\)"):
+        CalibratedClassifier(pipe, second_opinion=pipe).fit(frame)

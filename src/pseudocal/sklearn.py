@@ -70,7 +70,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         """Calibrate the classifier on unlabelled data.
 
         Args:
-            X: The features of the target data.
+            X: The features of the target data. A data frame with texts, categories or dates cannot
+                be mixed: T = 1, with a warning, until `calibration_.refined` gets labels.
             y: Ignored; only here because scikit-learn passes it.
 
         """
