@@ -72,6 +72,7 @@ EXPECTED_FAILURES = dict.fromkeys(
 
 
 @pytest.mark.filterwarnings("ignore::pseudocal.UnreliableCalibrationWarning")  # random data
+@pytest.mark.filterwarnings("ignore:y is ignored")
 @parametrize_with_checks(
     [CalibratedClassifier(FittedOnce())],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
@@ -116,7 +117,8 @@ def test_fit_calibrates_without_labels(digits):
 def test_labels_given_to_fit_do_not_matter(digits):
     model, target, labels = digits
     some = target[:300]
-    with_labels = CalibratedClassifier(model).fit(some, labels[:300])
+    with pytest.warns(UserWarning, match=r"y is ignored.* calibration_\.refined"):
+        with_labels = CalibratedClassifier(model).fit(some, labels[:300])
     without = CalibratedClassifier(model).fit(some)
     assert with_labels.calibration_.temperature == without.calibration_.temperature
 
@@ -146,6 +148,7 @@ def test_a_second_opinion_and_settings_are_used(digits):
     assert both.calibration_.settings["estimator"] == "agreement"
 
 
+@pytest.mark.filterwarnings("ignore:y is ignored")  # cross-validation passes it
 def test_a_clone_keeps_the_fitted_models_and_drops_the_calibration(digits):
     model, target, labels = digits
     both = CalibratedClassifier(model, second_opinion=FrozenEstimator(model)).fit(target[:200])
