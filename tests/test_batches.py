@@ -9,7 +9,17 @@ import scipy.sparse
 
 from pseudocal import batches
 from pseudocal.arrays import InputError
-from pseudocal.batches import batches_of, blend, count, is_array, size, stack, streamed, take
+from pseudocal.batches import (
+    batches_of,
+    blend,
+    columns_not_mixed,
+    count,
+    is_array,
+    size,
+    stack,
+    streamed,
+    take,
+)
 
 X = np.arange(12.0).reshape(6, 2)
 
@@ -53,6 +63,28 @@ def test_texts_in_a_frame_are_not_mixed(package):
     frame = pytest.importorskip(package).DataFrame({"city": ["Oslo", "Rome"]})
     with pytest.raises(InputError, match="inputs that are numbers"):
         blend(frame, np.array([0]), np.array([1]), 0.65)
+
+
+def test_columns_of_texts_categories_and_dates_are_not_mixed():
+    pandas = pytest.importorskip("pandas")
+    columns = {
+        "age": [1, 2],
+        "member": [True, False],
+        "numbers": pandas.Series([1, 2.5], dtype=object),
+        "missing": pandas.Series([1, None], dtype="Int64"),
+        "city": ["Oslo", None],
+        "kind": pandas.Categorical(["a", "b"]),
+        "since": pandas.to_datetime(["2026-01-01", "2026-01-02"]),
+        "mixed": pandas.Series([1, "x"], dtype=object),
+    }
+    assert columns_not_mixed(pandas.DataFrame(columns)) == ["city", "kind", "since", "mixed"]
+    assert columns_not_mixed(X) == columns_not_mixed([X]) == []
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_columns_of_texts_are_not_mixed_in_any_frame(package):
+    frame = pytest.importorskip(package).DataFrame({"city": ["Oslo", "Rome"], "age": [1.0, 2.0]})
+    assert columns_not_mixed(frame) == ["city"]
 
 
 def test_other_sparse_formats_are_understood():

@@ -4,18 +4,27 @@ import pytest
 pytest.importorskip("sklearn")
 
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import check_array
 
-from pseudocal import Calibration, PseudoCal, TemperatureScaling, VectorScaling
+from pseudocal import (
+    Calibration,
+    LabelSample,
+    PseudoCal,
+    TemperatureScaling,
+    VectorScaling,
+    rows_to_label,
+)
 from pseudocal.arrays import InputError, softmax
+from pseudocal.calibrators import ReasonCode
 from pseudocal.metrics import ece
 from pseudocal.sklearn import CalibratedClassifier, calibrated
 
@@ -63,6 +72,7 @@ EXPECTED_FAILURES = dict.fromkeys(
 
 
 @pytest.mark.filterwarnings("ignore::pseudocal.UnreliableCalibrationWarning")  # random data
+@pytest.mark.filterwarnings("ignore:y is ignored")
 @parametrize_with_checks(
     [CalibratedClassifier(FittedOnce())],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
@@ -107,7 +117,8 @@ def test_fit_calibrates_without_labels(digits):
 def test_labels_given_to_fit_do_not_matter(digits):
     model, target, labels = digits
     some = target[:300]
-    with_labels = CalibratedClassifier(model).fit(some, labels[:300])
+    with pytest.warns(UserWarning, match=r"y is ignored.* calibration_\.refined"):
+        with_labels = CalibratedClassifier(model).fit(some, labels[:300])
     without = CalibratedClassifier(model).fit(some)
     assert with_labels.calibration_.temperature == without.calibration_.temperature
 
@@ -137,6 +148,7 @@ def test_a_second_opinion_and_settings_are_used(digits):
     assert both.calibration_.settings["estimator"] == "agreement"
 
 
+@pytest.mark.filterwarnings("ignore:y is ignored")  # cross-validation passes it
 def test_a_clone_keeps_the_fitted_models_and_drops_the_calibration(digits):
     model, target, labels = digits
     both = CalibratedClassifier(model, second_opinion=FrozenEstimator(model)).fit(target[:200])
@@ -198,3 +210,45 @@ def test_what_cannot_be_inside_is_refused():
         calibrated(LogisticRegression(), TWO)
     with pytest.raises(InputError, match="expected a calibration by a temperature"):
         calibrated(model, Calibration("vector", VectorScaling(np.ones(3), np.zeros(3))))
+
+
+@pytest.fixture(scope="module")
+def cities():
+    """A pipeline for a table with a column of texts, rows of it, and their classes."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    city = rng.choice(["Berlin", "Oslo", "Rome"], 800)
+    frame = pandas.DataFrame({"city": city, "age": rng.normal(40, 12, 800)})
+    z = (frame["age"] - 40) / 6 + (city == "Oslo") + rng.logistic(size=800)
+    y = np.array(["leaves", "stays"])[(z > 0).astype(int)]
+    encoded = make_column_transformer(
+        (OneHotEncoder(), ["city"]), (StandardScaler(), ["age"]), sparse_threshold=0
+    )
+    pipe = make_pipeline(encoded, LogisticRegression()).fit(frame[:400], y[:400])
+    return pipe, frame[400:], y[400:]
+
+
+def test_a_table_that_cannot_be_mixed_is_calibrated_with_labels(cities):
+    pipe, frame, y = cities
+    with pytest.warns(UserWarning, match=r"columns city cannot be mixed.* Calibration\.refined"):
+        both = CalibratedClassifier(pipe).fit(frame)
+    assert both.calibration_.temperature == 1
+    assert both.calibration_.verdict == "caution"
+    assert both.calibration_.trust.reasons[0].code == ReasonCode.TABLES_NOT_MIXED
+    np.testing.assert_allclose(both.predict_proba(frame), pipe.predict_proba(frame))
+
+    logits = pipe.predict_log_proba(frame)
+    rows = rows_to_label(logits, 50)
+    labels = LabelSample(rows, np.searchsorted(pipe.classes_, y[rows]))
+    refined = both.calibration_.refined(logits, labels)
+    assert refined.measured.labels == 50
+    assert refined.measured.temperature.low < refined.measured.temperature.high
+    np.testing.assert_allclose(
+        calibrated(pipe, refined).predict_proba(frame), refined.probabilities(logits)
+    )
+
+
+def test_a_table_that_cannot_be_mixed_takes_no_second_opinion(cities):
+    pipe, frame, _ = cities
+    with pytest.raises(InputError, match=r"cannot be mixed \(columns city\)"):
+        CalibratedClassifier(pipe, second_opinion=pipe).fit(frame)

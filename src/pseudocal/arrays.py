@@ -27,6 +27,7 @@ Inputs = Any  # what the model takes, several at once: indexable by rows, closed
 
 
 TEMPERATURES = (1e-10, 1e10)  # those that logits can be divided by in float32 without overflowing
+FEWEST_ROWS = 4  # that do not look like probabilities by chance: logits (0, 1) of two classes do
 ONE_LOGIT = (
     "one logit per row is two columns: pseudocal.binary_logits(z), or PseudoCal(binary=True) for a "
     "model"
@@ -218,7 +219,9 @@ def as_labels(labels: ArrayLike, logits: Logits) -> Labels:
             f"expected labels of shape ({n},), one for each row, got shape {array.shape}"
         )
     if not is_integer(array):
-        raise InputError(f"expected labels that are integers, got dtype {array.dtype}")
+        raise InputError(
+            f"expected labels that are integers, got dtype {array.dtype}{class_positions(array)}"
+        )
     low = array.min()
     high = array.max()
     if low < 0 or high >= classes:
@@ -341,6 +344,22 @@ def is_integer(array: NDArray[Any]) -> bool:
     return array.dtype.kind in "iu"
 
 
+def class_positions(labels: NDArray[Any]) -> str:
+    """What to do with labels that are names, for the end of an error message.
+
+    >>> class_positions(np.array(["cat", "dog"]))
+    ': pass their positions in the classes of the model, np.searchsorted(model.classes_, labels)'
+    >>> class_positions(np.array([0.5]))
+    ''
+    """
+    if labels.dtype.kind not in "OSUT":
+        return ""
+    return (
+        ": pass their positions in the classes of the model, "
+        "np.searchsorted(model.classes_, labels)"
+    )
+
+
 def is_real(array: NDArray[Any]) -> bool:
     """Whether an array holds integers or floating-point numbers."""
     return array.dtype.kind in "iuf"
@@ -349,6 +368,27 @@ def is_real(array: NDArray[Any]) -> bool:
 def looks_like_probabilities(logits: Logits) -> bool:
     """Whether every row is non-negative and sums to one: logits never do so by chance."""
     return bool((logits >= 0).all() and np.allclose(logits.sum(axis=1), 1, atol=1e-3))
+
+
+def check_not_probabilities(logits: NDArray[Any]) -> None:
+    """Refuse probabilities where logits `(n, classes)` or maps of logits are expected.
+
+    Only the first rows are read. Fewer than `FEWEST_ROWS` are let through, since a single row of
+    logits may sum to one by chance.
+
+    >>> check_not_probabilities(np.tile([0.2, 0.8], (5, 1)))
+    Traceback (most recent call last):
+    pseudocal.arrays.InputError: expected logits, got rows that look like probabilities
+    (non-negative, with a sum of one): pass their logarithm instead, np.log(probabilities)
+    """
+    few = logits[:100]
+    if logits.ndim == 4 and len(logits):
+        few = logits[0].reshape(len(logits[0]), -1)[:, :100].T
+    if few.ndim == 2 and len(few) >= FEWEST_ROWS and is_real(few) and looks_like_probabilities(few):
+        raise InputError(
+            "expected logits, got rows that look like probabilities (non-negative, with a sum of "
+            "one): pass their logarithm instead, np.log(probabilities)"
+        )
 
 
 def cores() -> int:

@@ -10,6 +10,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,27 @@ def blend(x: Inputs, first: NDArray[np.intp], second: NDArray[np.intp], lam: flo
             f"{type(x).__name__}: {error}; for texts or categories, pseudocal.rows_to_label says "
             "which few inputs to label"
         ) from error
+
+
+def columns_not_mixed(data: Any) -> list[str]:
+    """The columns of a data frame that cannot be mixed, such as texts, categories and dates.
+
+    >>> columns_not_mixed(np.zeros((3, 2)))
+    []
+    """
+    if _is_polars(data):
+        return [name for name, kind in data.schema.items() if not kind.is_numeric()]
+    if not (hasattr(data, "iloc") and hasattr(data, "columns")):
+        return []
+    columns = [(str(name), data.iloc[:, i]) for i, name in enumerate(data.columns)]
+    return [name for name, column in columns if not _can_be_mixed(column)]
+
+
+def _can_be_mixed(column: Any) -> bool:
+    """Whether a column of a pandas frame holds numbers; time differences can be mixed too."""
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "O":
+        return all(isinstance(value, Real) for value in column)
+    return column.dtype.kind in "biufcm"
 
 
 def _is_polars(x: Inputs) -> bool:

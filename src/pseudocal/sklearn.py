@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -70,10 +71,19 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         """Calibrate the classifier on unlabelled data.
 
         Args:
-            X: The features of the target data.
-            y: Ignored; only here because scikit-learn passes it.
+            X: The features of the target data. A data frame with texts, categories or dates cannot
+                be mixed: T = 1, with a warning, until `calibration_.refined` gets labels.
+            y: Ignored, with a warning; only here because scikit-learn passes it. Labels go to
+                `calibration_.refined`.
 
         """
+        if y is not None:
+            warnings.warn(
+                "y is ignored, since fit uses no labels: for a calibration with labels, pass them "
+                "to calibration_.refined, and the result to pseudocal.sklearn.calibrated",
+                UserWarning,
+                stacklevel=2,
+            )
         _check_fitted(self.estimator)
         unmasked(X, "inputs")
         if not is_array(X):

@@ -5,7 +5,17 @@ import json
 import numpy as np
 import pytest
 
-from pseudocal import Calibration, InputError, PseudoCal, TemperatureScaling, VectorScaling, softmax
+from pseudocal import (
+    Calibration,
+    InputError,
+    LabelSample,
+    PseudoCal,
+    TemperatureScaling,
+    VectorScaling,
+    fit_temperature,
+    fit_vector,
+    softmax,
+)
 
 TWO = Calibration(
     "pseudocal", TemperatureScaling(2.0, log_se=0.05, rows=400), {"seed": 0}, {"mixup": 400}
@@ -98,3 +108,28 @@ def test_a_bound_shows():
     calibration = Calibration("pseudocal", TemperatureScaling(1e-4, np.inf, 9, "lower"))
     assert calibration.bound == "lower"
     assert "at the lower bound" in repr(calibration)
+
+
+def test_probabilities_are_not_taken_for_logits() -> None:
+    p = softmax(np.random.default_rng(0).normal(size=(50, 3)))
+    calibration = Calibration("pseudocal", TemperatureScaling(2.0))
+    for taken in (
+        calibration,
+        calibration.probabilities,
+        lambda z: fit_temperature(z, p.argmax(axis=1)),
+        lambda z: fit_vector(z, p.argmax(axis=1)),
+        lambda z: calibration.refined(z, LabelSample(np.arange(50), p.argmax(axis=1))),
+    ):
+        with pytest.raises(InputError, match=r"pass their logarithm instead, np\.log"):
+            taken(p)
+    maps = np.moveaxis(p.reshape(2, 5, 5, 3), -1, 1)
+    with pytest.raises(InputError, match="look like probabilities"):
+        calibration.probabilities(maps)
+    np.testing.assert_allclose(
+        calibration.probabilities(np.log(p)), np.sqrt(p) / np.sqrt(p).sum(axis=1, keepdims=True)
+    )
+
+
+def test_a_few_rows_of_logits_may_sum_to_one() -> None:
+    calibration = Calibration("pseudocal", TemperatureScaling(2.0))
+    np.testing.assert_array_equal(calibration([[0.0, 1.0]]), [[0.0, 0.5]])

@@ -553,3 +553,27 @@ def test_each_reason_of_labels_has_a_case() -> None:
         ReasonCode.LABELS_ENOUGH,
     }
     assert {code for code, *_ in OF_LABELS} == codes - beside
+
+
+def test_labels_minus_one_and_one_are_not_taken_for_cannot_tell_silently() -> None:
+    with pytest.warns(UserWarning, match=r"2 of 3 labels are -1, .* pass their positions") as seen:
+        sample = LabelSample([0, 1, 2], [-1, 1, -1])
+    assert seen[0].filename == __file__
+    assert sample.labels.tolist() == [CANNOT_TELL, 1, CANNOT_TELL]
+
+
+@pytest.mark.parametrize(
+    "labels", [[CANNOT_TELL, 1, 0], [CANNOT_TELL] * 3, [1] * 3, [CANNOT_TELL, 1, NONE_OF_THESE]]
+)
+def test_other_labels_with_cannot_tell_are_taken_without_a_warning(labels: list[int]) -> None:
+    assert LabelSample([0, 1, 2], labels).labels.tolist() == labels
+
+
+def test_labels_that_are_names_should_be_positions() -> None:
+    names = np.array(["cat", "dog"])
+    with pytest.raises(InputError, match=r"positions .* np.searchsorted\(model.classes_, labels\)"):
+        LabelSample([0, 1], names)
+    with pytest.raises(InputError, match=r"positions .* np.searchsorted\(model.classes_, labels\)"):
+        fit_temperature([[2.0, 0.0], [0.0, 2.0]], names)
+    with pytest.raises(InputError, match=r"rows that are integers, got dtype <U3$"):
+        LabelSample(names, [0, 1])

@@ -57,7 +57,7 @@ from pseudocal.arrays import (
     looks_like_probabilities,
 )
 from pseudocal.calibrators import Calibration
-from pseudocal.calibrators.calibration import versions
+from pseudocal.calibrators.calibration import scaled, scaled_probabilities, versions
 from pseudocal.files import allocate_array, own_file, replacing
 from pseudocal.maps import check_maps
 from pseudocal.metrics import Outcomes, Segmented
@@ -332,7 +332,7 @@ def evaluate(
         known = np.asarray(truth[rows]).astype(np.int64)  # masks of two classes may be bool
         before.append(score(some, known))
         if loaded is not None:
-            after.append(score(loaded(some), known))
+            after.append(score(scaled(loaded.scaling, some), known))
     rows_of_table = measure(kind.concatenate(before), kind.concatenate(after) if after else None)
     plain = [to_plain(row) for row in rows_of_table]
     return [{key: value for key, value in row.items() if value is not None} for row in plain]
@@ -413,7 +413,7 @@ def apply(
             aside, values.shape, np.float64 if values.dtype.itemsize > 4 else np.float32
         )
         for rows, some in _checked_chunks(values):
-            written[rows] = calibration.probabilities(some)
+            written[rows] = scaled_probabilities(calibration.scaling, some)
         del written
     return tuple(values.shape)
 
@@ -426,7 +426,7 @@ def _write_table(
     classes = saved_classes(path) or tuple(map(str, range(values.shape[1])))
     with writing_table(out) as write:
         for rows, some in _checked_chunks(values):
-            probabilities = calibration.probabilities(some)
+            probabilities = scaled_probabilities(calibration.scaling, some)
             columns: PredictionTable = {NAMES: list(names[rows])} if names else {}
             columns |= {name: probabilities[:, i] for i, name in enumerate(classes)}
             write(columns)

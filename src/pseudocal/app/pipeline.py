@@ -25,6 +25,7 @@ from pseudocal.app.run import CALIBRATION, COLLECTED, LABEL_PAGE, OF_JOB, Run
 from pseudocal.app.thresholds import RunThreshold, stored_labels, threshold_of
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal, uncalibrated
+from pseudocal.calibrators.calibration import refine_any_logits
 from pseudocal.calibrators.confidence import confidences
 from pseudocal.calibrators.labelled_accuracy import gap
 from pseudocal.calibrators.labels import LabelSample
@@ -71,7 +72,7 @@ def conclude(
     calibration = replace(calibration, trust=trust, versions=record.versions)
     if labels is None:
         return calibration
-    refined = calibration.refined(run.logits, labels, groups=run.groups)
+    refined = refine_any_logits(calibration, run.logits, labels, groups=run.groups)
     refined = replace(refined, versions=record.versions)
     return refined if in_use is None else _keep_in_use(refined, run, labels, in_use)
 

@@ -26,6 +26,7 @@ from pseudocal.arrays import (
     Probabilities,
     as_logits,
     as_numpy,
+    check_not_probabilities,
     check_temperature,
     softmax,
 )
@@ -58,14 +59,20 @@ def versions() -> dict[str, str]:
     return found | {"numpy": np.__version__, "scipy": scipy.__version__}
 
 
-def _applied(function: Callable[[Logits], Logits], logits: ArrayLike) -> Logits:
+def scaled(scaling: Callable[[Logits], Logits], logits: ArrayLike) -> Logits:
+    """The scaled logits of rows or maps, even if these look like probabilities."""
     array = as_numpy(logits, "logits")
     if array.ndim == 3:
         raise InputError(
             "expected logits of shape (n, classes), or of every pixel (n, classes, height, width), "
             f"got shape {array.shape}; for one image pass logits[None]"
         )
-    return by_rows(function, array) if array.ndim == 4 else function(array)
+    return by_rows(scaling, array) if array.ndim == 4 else scaling(array)
+
+
+def scaled_probabilities(scaling: Scaling, logits: ArrayLike) -> Probabilities:
+    """The probabilities of the scaled logits, even if the logits look like probabilities."""
+    return scaled(lambda rows: softmax(scaling(rows)), logits)
 
 
 def _estimates(content: Any) -> dict[str, float]:
@@ -137,16 +144,21 @@ class Calibration:
 
     def __call__(self, logits: ArrayLike) -> Logits:
         """Correct logits `(n, classes)` or `(n, classes, height, width)`."""
-        return _applied(self.scaling, logits)
+        array = as_numpy(logits, "logits")
+        check_not_probabilities(array)
+        return scaled(self.scaling, array)
 
     def probabilities(self, logits: ArrayLike) -> Probabilities:
         """Calibrated probabilities.
 
         Args:
-            logits: Logits of shape `(n, classes)` or `(n, classes, height, width)`.
+            logits: Logits of shape `(n, classes)` or `(n, classes, height, width)`. Rows that look
+                like probabilities are refused: pass their logarithm.
 
         """
-        return _applied(lambda rows: softmax(self.scaling(rows)), logits)
+        array = as_numpy(logits, "logits")
+        check_not_probabilities(array)
+        return scaled_probabilities(self.scaling, array)
 
     def refined(
         self,
@@ -162,7 +174,7 @@ class Calibration:
 
         Args:
             logits: The logits of the whole target, of shape `(rows, classes)`, as passed to
-                `rows_to_label`.
+                `rows_to_label`. Rows that look like probabilities are refused.
             labels: A person's labels, all of them: earlier labels are not kept.
             widths: The width of the prior around each estimate, in log T, by estimator, where it
                 differs from the default; `math.inf` drops the estimate.
@@ -170,16 +182,8 @@ class Calibration:
 
         """
         z = as_logits(logits)
-        estimates = self.estimates
-        # T is an estimate, unless it was set
-        was_set = self.bound or self.measured or self.refused or self.method == "none"
-        if not estimates and not was_set:
-            estimates = {self.method: self.temperature}
-        accuracy = None if self.trust is None else self.trust.estimated_accuracy
-        priors = priors_of(estimates, z, widths, accuracy=accuracy)
-        scaling, measured = as_applied(*refine(z, labels, priors=priors, groups=groups))
-        found = replace(self, scaling=scaling, measured=measured, estimates=estimates, refused=None)
-        return replace(found, versions=versions()).without_refused()
+        check_not_probabilities(z)
+        return refine_any_logits(self, z, labels, widths=widths, groups=groups)
 
     def without_refused(self) -> Calibration:
         """The same with T = 1 if the temperature should not be applied; `refused` keeps it."""
@@ -357,3 +361,32 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def refine_any_logits(
+    calibration: Calibration,
+    logits: ArrayLike,
+    labels: LabelSample,
+    *,
+    widths: Mapping[str, float] | None = None,
+    groups: ArrayLike | None = None,
+) -> Calibration:
+    """`Calibration.refined`, even if the logits look like probabilities."""
+    z = as_logits(logits)
+    estimates = calibration.estimates
+    # T is an estimate, unless it was set
+    was_set = (
+        calibration.bound
+        or calibration.measured
+        or calibration.refused
+        or calibration.method == "none"
+    )
+    if not estimates and not was_set:
+        estimates = {calibration.method: calibration.temperature}
+    accuracy = None if calibration.trust is None else calibration.trust.estimated_accuracy
+    priors = priors_of(estimates, z, widths, accuracy=accuracy)
+    scaling, measured = as_applied(*refine(z, labels, priors=priors, groups=groups))
+    found = replace(
+        calibration, scaling=scaling, measured=measured, estimates=estimates, refused=None
+    )
+    return replace(found, versions=versions()).without_refused()

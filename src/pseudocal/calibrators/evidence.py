@@ -30,7 +30,8 @@ from pseudocal.calibrators.surrogate import (
 )
 from pseudocal.randomness import Streams
 from pseudocal.reservoir import Reservoir, Sample, check_sample
-from pseudocal.scaling import TemperatureScaling, fit_temperature
+from pseudocal.scaling import TemperatureScaling
+from pseudocal.scaling.temperature import fit_any_logits
 
 # pixels of an image are strongly correlated: a quarter of the memory is enough for them
 LESS_FOR_PIXELS = 4
@@ -264,7 +265,7 @@ class Evidence:
         error. This is conservative, since the pairs are new.
         """
         mixup_samples = self.mixup_samples.labelled
-        fitted = fit_temperature(
+        fitted = fit_any_logits(
             mixup_samples.logits,
             mixup_samples.labels,
             weights=mixup_samples.weights,

@@ -11,6 +11,7 @@ drawn at once.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -27,6 +28,7 @@ from pseudocal.arrays import (
     as_numpy,
     check_pixels_per_image,
     check_rows,
+    class_positions,
     is_integer,
 )
 from pseudocal.calibrators.confidence import confidences
@@ -162,7 +164,9 @@ class LabelSample:
 
     Attributes:
         rows: Distinct row numbers of the target, of shape `(n,)`.
-        labels: The class of each row, `CANNOT_TELL` or `NONE_OF_THESE`, of shape `(n,)`.
+        labels: The class of each row, `CANNOT_TELL` or `NONE_OF_THESE`, of shape `(n,)`. A class is
+            its position in the logits, from 0. If all labels are -1 or 1, there is a warning, since
+            -1 is `CANNOT_TELL`.
         sampling: "stratified" if `rows_to_label` chose the rows, or "random" if they were drawn at
             random in another way. Rows chosen in any other way, such as those that are easy to
             label or look wrong, do not represent the target.
@@ -187,12 +191,24 @@ class LabelSample:
             )
         for name, array in (("rows", rows), ("labels", labels)):
             if not is_integer(array):
-                raise InputError(f"expected {name} that are integers, got dtype {array.dtype}")
+                hint = "" if name == "rows" else class_positions(array)
+                raise InputError(
+                    f"expected {name} that are integers, got dtype {array.dtype}{hint}"
+                )
         if len(np.unique(rows)) < len(rows):
             repeated = int(np.sort(rows)[:-1][np.diff(np.sort(rows)) == 0][0])
             raise InputError(f"expected one label for each row, got several for row {repeated}")
         if self.sampling not in ("stratified", "random"):
             raise InputError(f"expected sampling 'stratified' or 'random', got {self.sampling!r}")
+        if set(np.unique(labels).tolist()) == {CANNOT_TELL, 1}:
+            warnings.warn(
+                f"{int((labels == CANNOT_TELL).sum())} of {len(labels)} labels are {CANNOT_TELL}, "
+                "which means 'cannot tell', and the others are 1. If -1 and 1 are your classes, "
+                "pass their positions instead, 0 to classes - 1: "
+                "np.searchsorted(model.classes_, labels)",
+                UserWarning,
+                stacklevel=3,  # after the __init__ of the dataclass
+            )
         object.__setattr__(self, "rows", rows.astype(np.intp))
         object.__setattr__(self, "labels", labels.astype(np.int64))
         if self.pool is not None:

@@ -8,6 +8,7 @@ them.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -28,6 +29,7 @@ from pseudocal.batches import (
     DEFAULT_BATCH_SIZE,
     Batch,
     batches_of,
+    columns_not_mixed,
     count,
     fitting,
     is_array,
@@ -159,7 +161,8 @@ class PseudoCal:
                 It returns `(n, classes)`, or `(n, classes, height, width)` for segmentation.
             data: An array of inputs, or an iterable of batches such as a DataLoader; labels in it
                 are ignored. With an executor: an array, or a list of blocks such as
-                `pseudocal.app.shards("s3://bucket/*.parquet")`.
+                `pseudocal.app.shards("s3://bucket/*.parquet")`. A data frame with texts, categories or
+                dates cannot be mixed: T = 1, with a warning, until labels refine it.
             second_opinion: Another model with the same classes, ideally trained in the same way
                 with another seed, a `Surrogate` if there is none, or a list of them. The accuracy,
                 the temperature and the verdict are estimated from their agreement.
@@ -169,6 +172,16 @@ class PseudoCal:
             executor: Distributes the work, such as `pseudocal.distributed.RayExecutor(workers=8)`.
 
         """
+        unmixed = columns_not_mixed(data)
+        if unmixed:
+            self._check(data, second_opinion, batch_size, strategy)
+            if models_in(second_opinion) or strategy is not None or executor is not None:
+                raise InputError(
+                    "expected no second opinion, strategy or executor for a table that cannot be "
+                    f"mixed (columns {', '.join(unmixed)}): leave them out, or encode the columns "
+                    "as numbers first"
+                )
+            return self._fit_unmixed(model, data, unmixed, batch_size)
         models = (model, second_opinion)
         settings = dict[str, Any]()
         if executor is None:
@@ -187,6 +200,28 @@ class PseudoCal:
         calibration = self.conclude(evidence, settings)
         if self.on_unreliable != "identity":
             warn_if_unreliable(calibration.trust)
+        return calibration
+
+    def _fit_unmixed(
+        self, model: Any, table: Any, columns: list[str], batch_size: int
+    ) -> Calibration:
+        """T = 1 for a table that cannot be mixed, to be refined with labels."""
+        evidence = self.empty_evidence()
+        order = Streams(self.seed).order()
+        batches = batches_of(table, batch_size, order)
+        for step in unmixed_steps(_checked(model, self.binary), batches):
+            evidence.add(step)
+        kept = ("seed", "on_unreliable")
+        settings = {name: getattr(self, name) for name in kept} | {"batch_size": batch_size}
+        why = Reason(ReasonCode.TABLES_NOT_MIXED)
+        calibration = unmixed_calibration(evidence, settings, why)
+        warnings.warn(
+            f"T = 1: the columns {', '.join(columns)} cannot be mixed, so nothing was fitted. "
+            "Label about 50 rows, chosen by pseudocal.rows_to_label, and pass them to "
+            "Calibration.refined",
+            UserWarning,
+            stacklevel=3,
+        )
         return calibration
 
     def collect(

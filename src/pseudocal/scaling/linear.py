@@ -22,7 +22,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import Floats, InputError, Labels, Logits, as_logits, check_rows, work_dtype
+from pseudocal.arrays import (
+    Floats,
+    InputError,
+    Labels,
+    Logits,
+    as_logits,
+    check_not_probabilities,
+    check_rows,
+    work_dtype,
+)
 from pseudocal.scaling.temperature import TemperatureScaling, as_targets, fit_temperature
 
 LOGITS_AT_ONCE = 1 << 20  # logits per chunk
@@ -403,6 +412,7 @@ def _checked(logits: ArrayLike, labels: ArrayLike, penalty: float) -> tuple[Logi
         raise InputError(f"expected a finite penalty of at least 0, got {penalty}")
     z = as_logits(logits)
     check_rows(z)
+    check_not_probabilities(z)
     if not np.isfinite(z.min()):
         row = int(np.argmax(np.isneginf(z).any(axis=1)))
         raise InputError(

@@ -31,6 +31,7 @@ from pseudocal.arrays import (
     as_logits,
     as_numpy,
     as_weights,
+    check_not_probabilities,
     check_temperature,
     is_integer,
     is_real,
@@ -181,7 +182,8 @@ def fit_temperature(
 
     Args:
         logits: Logits of shape `(n, classes)`, of any floating dtype; may be a memory map. A class
-            at -inf is impossible.
+            at -inf is impossible. Rows that look like probabilities are refused: pass their
+            logarithm.
         labels: Class indices `(n,)` or soft targets `(n, classes)`.
         weights: Importance weights `(n,)`: two rows of weight one carry more evidence than one row
             of weight two.
@@ -189,6 +191,19 @@ def fit_temperature(
             image; `(n, 2)` if each row belongs to two groups, as a mixup sample of two images does.
 
     """
+    z = as_logits(logits)
+    check_not_probabilities(z)
+    return fit_any_logits(z, labels, weights=weights, groups=groups)
+
+
+def fit_any_logits(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+) -> TemperatureScaling:
+    """`fit_temperature`, even if the logits look like probabilities."""
     logits = as_logits(logits)
     targets = as_targets(labels, logits)
     row_weights = None if weights is None else _near_one(as_weights(weights, len(logits)))

@@ -19,6 +19,7 @@ BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
+@pytest.mark.filterwarnings("ignore:T = 1")  # as the page says of tables that cannot be mixed
 def test_the_code_and_the_commands_of_the_page_run(pseudocal, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
@@ -41,3 +42,5 @@ def test_the_code_and_the_commands_of_the_page_run(pseudocal, tmp_path, monkeypa
         assert (tmp_path / folder / "report.html").exists()
     assert Calibration.load(tmp_path / "histogram" / "calibration.json").measured.labels == 50
     assert (tmp_path / "pipeline" / "label.html").exists()
+    assert names["model"].calibration_.temperature == 1
+    assert names["calibration"].measured.labels == 50

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pseudocal.app.inputs.tables import csv_cell
 from pseudocal.arrays import Floats, Logits, softmax
 from pseudocal.calibrators import Calibration
+from pseudocal.calibrators.calibration import scaled_probabilities
 from pseudocal.extras import require
 from pseudocal.files import replacing
 from pseudocal.passes import block_starts, let_go
@@ -72,7 +73,7 @@ class Confidences:
         order = np.argsort(-np.take_along_axis(logits, unsorted, axis=1), axis=1, kind="stable")
         top = np.take_along_axis(unsorted, order, axis=1)
         before = np.take_along_axis(softmax(logits), top, axis=1)
-        after = np.take_along_axis(calibration.probabilities(logits), top, axis=1)
+        after = np.take_along_axis(scaled_probabilities(calibration.scaling, logits), top, axis=1)
         return cls(top, before, after)
 
 
