@@ -364,6 +364,9 @@ def _cells_of(record: RunRecord, rows: RowNumbers) -> Iterator[list[tuple[str, s
             yield [(str(i), _few_digits(value)) for i, value in enumerate(values)]
         return
     columns = read_descriptions(path)
+    if not columns:  # log-probabilities without questions and options: their names are all there is
+        yield from ([] for _ in rows)
+        return
     shown = [name for name in columns if str(name).strip().lower() not in NO_INPUTS][:MOST_CELLS]
     if record.column is not None and not record.saved:  # of texts, what the model was given
         shown = [record.column]
