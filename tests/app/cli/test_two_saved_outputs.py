@@ -158,6 +158,12 @@ def test_what_does_not_fit_is_named(pseudocal, first, second, tmp_path):
     assert (done.code, "--second-opinion FILE" in done.err) == (3, True)
     done = pseudocal(*given, "--second-opinion", tmp_path / "few.npy", "--lam", 0.6)
     assert (done.code, "got lam" in done.err) == (3, True)
+    tables = [
+        write_table(tmp_path / f"{k}.csv", list("abcdef")[:k], second[:, :k].tolist())
+        for k in (5, 6)
+    ]
+    done = pseudocal("calibrate", tables[1], "-o", tmp_path / "out", "--second-opinion", tables[0])
+    assert (done.code, "has no class 'f', which the model has" in done.err) == (3, True), done.err
     with pytest.raises(InputError, match="shapes"):
         SavedPair.of(first, second[:, :4])
 
