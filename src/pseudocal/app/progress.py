@@ -246,6 +246,11 @@ class Stages:
     >>> stages.started, stages.spoken = stages.started - 20, stages.spoken - 20
     >>> stages.advance("calibrating", 40, 100, "inputs")
     50 of 100 inputs, 2.5 a second, 20 s left
+    >>> stages.advance("calibrating", 50, 100, "inputs")
+    >>> stages.advance("calibrating", 5, 100, "inputs")     # the next batch of data
+    >>> stages.started, stages.spoken = stages.started - 20, stages.spoken - 20
+    >>> stages.advance("calibrating", 5, 100, "inputs")
+    10 of 100 inputs, 0.5 a second, 180 s left
     """
 
     def __init__(self, *, quiet: bool, stream: TextIO | None = None) -> None:
@@ -256,6 +261,7 @@ class Stages:
         self._bar = None if quiet or not self._stream.isatty() else _bar()
         self._stage: str | None = None
         self._done = 0
+        self._total = 0
 
     def __enter__(self) -> Stages:
         return self
@@ -276,7 +282,8 @@ class Stages:
     def advance(self, stage: str, done: int, total: int, unit: str) -> None:
         """Show that `done` more of `total` are done."""
         now = time.monotonic()
-        if stage != self._stage:
+        # a stage that is over begins again with the next batch of data
+        if stage != self._stage or total != self._total or (done and self._done >= total):
             self._begin(stage, total)
         self._done += done
         if self._bar is not None:
@@ -291,6 +298,7 @@ class Stages:
 
     def _begin(self, stage: str, total: int) -> None:
         self._stage = stage
+        self._total = total
         self._done = 0
         self.started = self.spoken = time.monotonic()
         if self._bar is not None:
