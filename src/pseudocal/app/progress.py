@@ -15,6 +15,7 @@ import typer
 from pseudocal.app.job import Note, Tick
 from pseudocal.app.records import to_plain
 from pseudocal.app.render import Result
+from pseudocal.app.report.findings import known_accuracy
 from pseudocal.app.report.wording import METRIC_TITLES, PERCENTAGES, PREPROCESSING_ASSUMED, points
 from pseudocal.app.run import PAGE
 from pseudocal.calibrators.confidence import Effect
@@ -163,11 +164,16 @@ def _verdict_lines(result: Result) -> Iterator[str]:
         if measured.cannot_tell:
             yield f"cannot tell, or left out: {measured.cannot_tell:,}, skipped"
     elif trust is not None:
-        estimate = trust.estimated_accuracy
-        interval = f"90% interval {estimate.low:.0%} to {estimate.high:.0%}"
-        text = f"estimated accuracy: {estimate.value:.0%}, {interval}"
-        yield text if estimate.known else "no estimated accuracy"
-        yield from effect_lines(trust.effects, result.report.uses)
+        estimate = known_accuracy(result.report)
+        text = "no estimated accuracy"
+        if estimate is not None:
+            interval = f"90% interval {estimate.low:.0%} to {estimate.high:.0%}"
+            text = f"estimated accuracy: {estimate.value:.0%}, {interval}"
+        yield text
+        uses: dict[str, str] = dict(result.report.uses)
+        if trust.verdict == "caution" and result.report.calibration.temperature != 1:
+            uses = {name: use.replace("used", "used, unconfirmed") for name, use in uses.items()}
+        yield from effect_lines(trust.effects, uses)
 
 
 def effect_lines(effects: dict[str, Effect], uses: Mapping[str, str]) -> Iterator[str]:
