@@ -561,7 +561,10 @@ def refine(
     names = names_in(classes)
     saved = {"inputs": inputs, "output_type": output_type, "binary": binary, "field": field}
     if names and not target.is_file():
-        raise _only_for_outputs(target, "classes")
+        raise InputError(
+            f"{target} is a run folder, which keeps its class names: name them with pseudocal label "
+            f"{target} --classes {classes}"
+        )
     folder = _run_folder(target, out, saved, names)
     steps = refine_steps(
         folder,

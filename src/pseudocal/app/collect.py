@@ -49,7 +49,7 @@ from pseudocal.app.inputs.sets import (
     read_batches,
     refuse_texts,
 )
-from pseudocal.app.inputs.tables import TABLES
+from pseudocal.app.inputs.tables import TABLES, unused_columns
 from pseudocal.app.job import Job, Note, Tick, write_job
 from pseudocal.app.label_files import check_label_file
 from pseudocal.app.models.encoders import COLUMNS
@@ -83,6 +83,7 @@ from pseudocal.skipped import Skipped, one_line
 
 TRIES = 10  # inputs to try before giving up on finding the batch size that fits into memory
 PROBED = 2  # inputs that are kept to check an exported model
+IGNORED_SHOWN = 10  # columns in a sentence
 
 Models = tuple[OpenModel, ...]  # the one to calibrate, and any second models
 Progress = Generator[Note | Tick, None, Run]
@@ -100,6 +101,7 @@ class Data:
     # settings of the preparation that neither the user nor the model gave
     assumed: tuple[str, ...] = ()
     not_mixed: ReasonCode | None = None  # why the inputs cannot be mixed; None if they can
+    ignored: tuple[str, ...] = ()  # columns of the table that the model does not use
 
 
 @dataclass(frozen=True)
@@ -354,20 +356,34 @@ def open_data(job: Job, model: OpenModel) -> Data:
     if model.expects.frames and Path(job.data).suffix.lower() in TABLES:
         frame = open_frame(Path(job.data), columns)
         if frame is not None and _takes(model, frame, job.data):
-            words = f"{len(frame):,} rows of a data frame, unchanged"
-            return Data(frame, words, not_mixed=ReasonCode.TABLES_NOT_MIXED)
+            ignored = unused_columns(Path(job.data), columns)
+            words = f"{len(frame):,} rows of a data frame, unchanged{_ignored_words(ignored)}"
+            return Data(frame, words, not_mixed=ReasonCode.TABLES_NOT_MIXED, ignored=ignored)
     dtype = model.expects.dtype
     inputs = open_rows(job.data, dtype=dtype, columns=columns, field=job.field)
     if not model.expects.preprocessing:  # which would say only what is usual
         model.expects.check(inputs.array.shape[1:], f"the model, got {job.data} with")
-    preparation = f"{len(inputs):,} rows, unchanged{inputs.cast()}"
+    ignored = unused_columns(Path(job.data), columns)
+    preparation = f"{len(inputs):,} rows, unchanged{inputs.cast()}{_ignored_words(ignored)}"
     wanted = np.dtype(dtype or "float32")
     rows_of_integers = inputs.array.dtype.kind in "iu" and inputs.array.ndim == 2
     # integers for a model of integers are token ids, but those of 8 bits are pixels
     if rows_of_integers and wanted.kind in "iu" and wanted.itemsize > 1:
         unmixed = replace(inputs, mixed=False)
         return Data(unmixed, preparation, not_mixed=ReasonCode.TOKEN_IDS_NOT_MIXED)
-    return Data(inputs, preparation)
+    return Data(inputs, preparation, ignored=ignored)
+
+
+def _ignored_words(columns: Sequence[str]) -> str:
+    """Which columns of a table are ignored, for the end of a sentence.
+
+    >>> _ignored_words(["id", "label"]), _ignored_words([])
+    ('; ignored columns: id, label', '')
+    """
+    if not columns:
+        return ""
+    more = "" if len(columns) <= IGNORED_SHOWN else f" and {len(columns) - IGNORED_SHOWN} more"
+    return f"; ignored columns: {', '.join(columns[:IGNORED_SHOWN])}{more}"
 
 
 def _takes(model: OpenModel, inputs: FrameSet, data: str) -> bool:
@@ -650,6 +666,7 @@ def finish_run(
         image_files=tuple(str(path.absolute()) for path in files) if files else None,
         source=None if files else os.path.abspath(job.data),
         column=column,
+        ignored=plan.data.ignored,
         classes=plan.classes,
         ground_truth=None if known is None else tuple(known[rows].tolist()),
         logits_tensor=job.logits_tensor,

@@ -26,6 +26,7 @@ from pseudocal.calibrators.labels import (
 
 NOT_A_CLASS = ("cannot tell", "none of these")  # labels that are no class
 NO_CLASS = dict(zip(NOT_A_CLASS, (CANNOT_TELL, NONE_OF_THESE), strict=True))
+NO_NAMES = "No class names are known: name them with pseudocal label OUT --classes FILE"
 OTHER_LABELS = " and ".join(f'"{label}"' for label in NOT_A_CLASS) + " are allowed too"
 SAMPLING_COLUMN = "sampling"  # how an input was drawn, if it was drawn to decide on a threshold
 SEPARATORS = (",", ";", "\t")
@@ -167,6 +168,8 @@ def read_label_lines(
             problems.append(f"{where}{given.text[:80]!r}, which is no class of the model")
             classes_shown = _listed(classes, CLASSES_SHOWN)
             hints["classes"] = f". The classes are {classes_shown}; {OTHER_LABELS}"
+            if list(classes) == list(map(str, range(len(classes)))):
+                hints["unnamed"] = f". {NO_NAMES}"
             continue
         if name in found:
             other, before = found[name]

@@ -323,7 +323,7 @@ def shown_inputs(run: Run, rows: RowNumbers) -> list[ToLabel]:
         array = read_array(path, record.column)
         frames = [as_frame(array[i]) for i in _row_numbers(names, len(array), path)]
         return [ToLabel(*each) for each in zip(names, frames, spots, strict=True)]
-    shown = zip(names, _cells_of(record, rows), strict=True)
+    shown = zip(names, _cells_of(run, rows), strict=True)
     return [ToLabel(name, cells=tuple(cells)) for name, cells in shown]
 
 
@@ -350,8 +350,13 @@ def is_array(record: RunRecord) -> bool:
     return record.source is not None and Path(record.source).suffix.lower() in ARRAYS
 
 
-def _cells_of(record: RunRecord, rows: RowNumbers) -> Iterator[list[tuple[str, str]]]:
-    """The columns of rows of a table, a line of a text file, or the numbers of rows of an array."""
+def _cells_of(run: Run, rows: RowNumbers) -> Iterator[list[tuple[str, str]]]:
+    """The columns of rows of a table, a line of a text file, or the numbers of rows of an array.
+
+    A column that the model ignores and that has nothing but classes is left out: it may be the
+    ground truth.
+    """
+    record = run.record
     if record.source is None:  # outputs that were saved without their inputs
         yield from ([] for _ in rows)
         return
@@ -364,7 +369,13 @@ def _cells_of(record: RunRecord, rows: RowNumbers) -> Iterator[list[tuple[str, s
             yield [(str(i), _few_digits(value)) for i, value in enumerate(values)]
         return
     columns = read_descriptions(path)
-    shown = [name for name in columns if str(name).strip().lower() not in NO_INPUTS][:MOST_CELLS]
+    if not columns:  # log-probabilities without questions and options: their names are all there is
+        yield from ([] for _ in rows)
+        return
+    classes = set(shown_classes(record.classes, run.logits.shape[1]))
+    truths = [name for name in record.ignored if set(map(str, columns.get(name, ()))) <= classes]
+    hidden = {*NO_INPUTS, *(name.strip().lower() for name in truths)}
+    shown = [name for name in columns if str(name).strip().lower() not in hidden][:MOST_CELLS]
     if record.column is not None and not record.saved:  # of texts, what the model was given
         shown = [record.column]
     missing = [name for name in shown if name not in columns]

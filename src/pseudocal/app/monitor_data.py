@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -141,6 +142,7 @@ class ModelSource:
                 value="OUT",
             )
         self._without: str | None = None  # the column of times is no feature
+        self._said: list[Note | Tick] = []
 
     @cached_property
     def _plan(self) -> Plan:
@@ -185,7 +187,24 @@ class ModelSource:
         opened = self._plan
         if part.rows is not None:
             opened = replace(opened, order=opened.order[np.isin(opened.order, part.rows)])
-        return (yield from collect(replace(opened, job=replace(opened.job, out=folder)), folder))
+        opened = replace(opened, job=replace(opened.job, out=folder))
+        return (yield from self._saying_once(collect(opened, folder)))
+
+    def _saying_once(
+        self, steps: Generator[Note | Tick, None, Run]
+    ) -> Generator[Note | Tick, None, Run]:
+        """Leave out notes of earlier batches: all batches have the same models."""
+        with closing(steps):
+            while True:
+                try:
+                    step = next(steps)
+                except StopIteration as end:
+                    run: Run = end.value
+                    return run
+                if step not in self._said:
+                    yield step
+                if isinstance(step, Note):
+                    self._said.append(step)
 
     def names(self) -> list[str]:
         """The names of all inputs."""

@@ -168,8 +168,24 @@ def saved_array(path: Path, field: str | None = None) -> NDArray[Any] | StoredAr
     if path.suffix.lower() == JSONL:
         return read_choices(path).logits
     if path.suffix.lower() in TABLES:
+        _refuse_row_numbers(path)
         return read_table(path, saved_classes(path))
     return read_array(path, field)
+
+
+def _refuse_row_numbers(path: Path) -> None:
+    """Refuse a column of an index among outputs: it would be taken for a class."""
+    columns = {name: cells for name, cells in read_columns(path).items() if name != NAMES}
+    whole = [name for name, cells in columns.items() if cells.dtype.kind in "iu"]
+    if len(whole) == len(columns):
+        return
+    for name in whole:
+        cells = columns[name]
+        if len(cells) > 2 and len(np.unique(cells)) == len(cells):
+            raise InputError(
+                f"the column {name!r} of {path} has a different whole number in each row, so it is no "
+                f"class: remove it, or call it {NAMES!r} to name the inputs"
+            )
 
 
 def saved_classes(path: Path) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ import typer
 from pseudocal.app.job import Note, Tick
 from pseudocal.app.records import to_plain
 from pseudocal.app.render import Result
+from pseudocal.app.report.findings import known_accuracy
 from pseudocal.app.report.wording import METRIC_TITLES, PERCENTAGES, PREPROCESSING_ASSUMED, points
 from pseudocal.app.run import PAGE
 from pseudocal.calibrators.confidence import Effect
@@ -163,11 +164,16 @@ def _verdict_lines(result: Result) -> Iterator[str]:
         if measured.cannot_tell:
             yield f"cannot tell, or left out: {measured.cannot_tell:,}, skipped"
     elif trust is not None:
-        estimate = trust.estimated_accuracy
-        interval = f"90% interval {estimate.low:.0%} to {estimate.high:.0%}"
-        text = f"estimated accuracy: {estimate.value:.0%}, {interval}"
-        yield text if estimate.known else "no estimated accuracy"
-        yield from effect_lines(trust.effects, result.report.uses)
+        estimate = known_accuracy(result.report)
+        text = "no estimated accuracy"
+        if estimate is not None:
+            interval = f"90% interval {estimate.low:.0%} to {estimate.high:.0%}"
+            text = f"estimated accuracy: {estimate.value:.0%}, {interval}"
+        yield text
+        uses: dict[str, str] = dict(result.report.uses)
+        if trust.verdict == "caution" and result.report.calibration.temperature != 1:
+            uses = {name: use.replace("used", "used, unconfirmed") for name, use in uses.items()}
+        yield from effect_lines(trust.effects, uses)
 
 
 def effect_lines(effects: dict[str, Effect], uses: Mapping[str, str]) -> Iterator[str]:
@@ -246,6 +252,11 @@ class Stages:
     >>> stages.started, stages.spoken = stages.started - 20, stages.spoken - 20
     >>> stages.advance("calibrating", 40, 100, "inputs")
     50 of 100 inputs, 2.5 a second, 20 s left
+    >>> stages.advance("calibrating", 50, 100, "inputs")
+    >>> stages.advance("calibrating", 5, 100, "inputs")     # the next batch of data
+    >>> stages.started, stages.spoken = stages.started - 20, stages.spoken - 20
+    >>> stages.advance("calibrating", 5, 100, "inputs")
+    10 of 100 inputs, 0.5 a second, 180 s left
     """
 
     def __init__(self, *, quiet: bool, stream: TextIO | None = None) -> None:
@@ -256,6 +267,7 @@ class Stages:
         self._bar = None if quiet or not self._stream.isatty() else _bar()
         self._stage: str | None = None
         self._done = 0
+        self._total = 0
 
     def __enter__(self) -> Stages:
         return self
@@ -276,7 +288,8 @@ class Stages:
     def advance(self, stage: str, done: int, total: int, unit: str) -> None:
         """Show that `done` more of `total` are done."""
         now = time.monotonic()
-        if stage != self._stage:
+        # a stage that is over begins again with the next batch of data
+        if stage != self._stage or total != self._total or (done and self._done >= total):
             self._begin(stage, total)
         self._done += done
         if self._bar is not None:
@@ -291,6 +304,7 @@ class Stages:
 
     def _begin(self, stage: str, total: int) -> None:
         self._stage = stage
+        self._total = total
         self._done = 0
         self.started = self.spoken = time.monotonic()
         if self._bar is not None:

@@ -170,6 +170,7 @@ class RunRecord:
     # why inputs were not mixed, a code of `ReasonCode`; None if they were
     not_mixed: str | None = None
     method: PseudoCal = field(default_factory=PseudoCal)  # the settings of the calibration
+    ignored: tuple[str, ...] = ()  # columns of the table that the model does not use
     # further settings for the record of the calibration
     settings: dict[str, Any] = field(default_factory=dict)
     # the versions of the packages that were used

@@ -60,7 +60,7 @@ from pseudocal.app.monitor_folder import (
     is_monitor,
     needs_retraining,
 )
-from pseudocal.app.monitor_page import views
+from pseudocal.app.monitor_page import batch_lines, views
 from pseudocal.app.periods import format_time, parse_time
 from pseudocal.app.pipeline import conclude, run_steps
 from pseudocal.app.publishing import finish_publishing
@@ -215,7 +215,10 @@ def watch_steps(
         parts, waiting = source.parts(every, column, now)
         result = replace(result, waiting=waiting)
         for part in parts:
+            counted = len(result.batches)
             result = yield from _count(monitor, source, part, result)
+            if len(parts) > 1 and len(result.batches) > counted:
+                yield Note(next(batch_lines(result.batches[-1], result.state)))
             if ground_truth is not None:
                 result = _add_truth(monitor, source, part, ground_truth, result)
     return result

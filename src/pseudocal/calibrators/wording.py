@@ -313,7 +313,7 @@ TEMPLATES: dict[ReasonCode, str] = {
         "accuracy estimated without labels."
     ),
     ReasonCode.NO_CLEAR_GAIN: (
-        "The estimated accuracy ({accuracy:.0%}) is not clearly different from the mean confidence "
+        "The estimated accuracy ({accuracy:.0%}) is too uncertain to tell it from the mean confidence "
         "({before:.0%}), so nothing was applied (T = 1; the estimate implies {temperature:.3g}). "
         "Label about 50 inputs to find out."
     ),
@@ -380,8 +380,9 @@ TEMPLATES: dict[ReasonCode, str] = {
     ),
     ReasonCode.SAVED_OUTPUTS_ALIKE: (
         "The two outputs agree on {agreement:.0%} of inputs, more often than a mean confidence of "
-        "{before:.0%} explains. They may come from one model (two prompts, two checkpoints), so "
-        "nothing follows from their agreement."
+        "{before:.0%} explains. They may come from one model (two prompts, two checkpoints), or the "
+        "first model is underconfident, as random forests often are. So nothing follows from their "
+        "agreement."
     ),
     ReasonCode.SAVED_OUTPUTS_LABEL: (
         "Without inputs, errors that both models make cannot be found. Label about 50 inputs to "
@@ -421,7 +422,8 @@ TEMPLATES: dict[ReasonCode, str] = {
         "T = {fitted:.3g} would not bring the mean confidence closer to the accuracy."
     ),
     ReasonCode.LABELS_ENOUGH: (
-        "You can stop labelling: more labels would hardly change this verdict."
+        "You can stop labelling: more labels would hardly change this verdict, only narrow the "
+        "interval of T."
     ),
     ReasonCode.LABELS_OUTSIDE_INTERVAL: (
         FROM_LABELS + ". T = {temperature:.3g} is outside, but closer than no calibration (T = 1)."

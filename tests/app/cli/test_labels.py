@@ -73,12 +73,16 @@ def test_inputs_to_label_come_from_the_run(pseudocal, out):
 def test_classes_may_get_their_names_when_a_person_labels(pseudocal, out, truth, tmp_path):
     assert "warning: no class names; pass --classes FILE" in pseudocal("label", out, "-n", 20).out
     (tmp_path / "names.txt").write_text("ash\nbeech\noak\n")
+    names = ["ash", "beech", "oak"]
+    rows = [(name, names[label]) for name, label in drawn(out, truth, 20)]
+    named = write(tmp_path / "named.csv", rows)
+    for given in ((), ("--classes", tmp_path / "names.txt")):
+        done = pseudocal("refine", out, named, *given)
+        assert (done.code, "name them with pseudocal label" in done.err) == (3, True), done.err
     done = pseudocal("label", out, "-n", 20, "--classes", tmp_path / "names.txt")
     assert (done.code, "--classes" in done.out) == (0, False)
     assert '"beech"' in (out / "label.html").read_text()
-    names = ["ash", "beech", "oak"]
-    rows = [(name, names[label]) for name, label in drawn(out, truth, 20)]
-    assert pseudocal("refine", out, write(tmp_path / "named.csv", rows)).code == 0
+    assert pseudocal("refine", out, named).code == 0
     assert "beech" in (out / "report.html").read_text()
     (tmp_path / "names.txt").write_text("ash\n")
     done = pseudocal("label", out, "--classes", tmp_path / "names.txt")

@@ -159,11 +159,26 @@ def test_classes_by_name_and_questions_with_fewer_options(tmp_path):
         ('{"logprobs": [-1.0]}\n', "2 to 26 options"),
         ('{"logprobs": [-1.0, NaN]}\n', "finite log-probabilities"),
         ('{"filtered_resps": ["Paris", "London"]}\n', "not one that generates text"),
-        ('{"logprobs": {"a": 0, "b": 1}}\n{"logprobs": {"a": 0, "c": 1}}\n', "other classes"),
-        ('{"id": 1, "logprobs": [0, 1]}\n{"id": 1, "logprobs": [0, 1, 2]}\n', "different numbers"),
+        ('{"logprobs": {"a": 0, "b": 2}}\n{"logprobs": {"a": 0, "c": 1}}\n', "other classes"),
+        ('{"logprobs": [0.2, 0.8]}\n{"logprobs": [0.5, 0.3, 0.2]}\n', "got probabilities"),
+        ('{"id": 1, "logprobs": [0, 2]}\n{"id": 1, "logprobs": [0, 1, 2]}\n', "different numbers"),
     ],
 )
 def test_what_is_wrong_is_named(text, message, tmp_path):
     (tmp_path / "a.jsonl").write_text(text)
     with pytest.raises(InputError, match=message):
         read_choices(tmp_path / "a.jsonl")
+
+
+def test_log_probabilities_alone_are_labelled_by_name(pseudocal, logprobs, tmp_path):
+    lines = [{"id": f"q{i}", "logprobs": row} for i, row in enumerate(logprobs.tolist())]
+    path = write_lines(tmp_path / "a.jsonl", lines)
+    done = pseudocal("label", path, "-n", 5)
+    assert done.code == 0, done.err
+    page = (tmp_path / "a" / "label.html").read_text()
+    row = rows_to_label(read_choices(path).logits, 5)[0]
+    assert f'"q{row}"' in page
+    with_options = [line | {"options": list("wxyz")} for line in lines]
+    done = pseudocal("label", write_lines(tmp_path / "b.jsonl", with_options), "-n", 5)
+    assert done.code == 0, done.err
+    assert '["D", "z"]' in (tmp_path / "b" / "label.html").read_text()

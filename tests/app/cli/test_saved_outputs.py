@@ -198,6 +198,28 @@ def test_what_does_not_fit_is_named(pseudocal, logits, tmp_path, monkeypatch, ar
     assert message in done.err
 
 
+@pytest.mark.parametrize("output_type", [(), ("--output-type", "probabilities")])
+def test_a_column_of_row_numbers_is_named(pseudocal, logits, tmp_path, output_type):
+    rows = [[i, *row] for i, row in enumerate(softmax(logits).tolist())]
+    for name in ("id", ""):
+        table = write(tmp_path / "p.csv", [[name, "a", "b", "c"], *rows])
+        done = pseudocal("label", table, *output_type)
+        assert (done.code, f"the column {name!r} of" in done.err) == (3, True), done.err
+
+
+def test_rounded_probabilities_are_named(pseudocal, tmp_path):
+    rows = [[0.0, 1.0, 0.0], [0.25, 0.25, 0.49], [0.5, 0.25, 0.25]]
+    table = write(tmp_path / "p.csv", [["a", "b", "c"], *rows])
+    done = pseudocal("label", table)
+    assert (done.code, "look like probabilities" in done.err) == (3, True), done.err
+    done = pseudocal("label", table, "--output-type", "probabilities")
+    assert done.code == 3
+    assert "[0.25 0.25 0.49] in row 1 with a sum of 0.99: they are rounded" in done.err
+    table = write(tmp_path / "p.csv", [["a", "b", "c"], [0.0, 1.0, 0.0], [-0.5, 1.0, 0.5]])
+    done = pseudocal("label", table, "--output-type", "probabilities")
+    assert (done.code, "got [-0.5 1. 0.5] in row 1" in done.err) == (3, True), done.err
+
+
 def test_a_folder_of_other_results_is_refused(pseudocal, tabular, features, logits, tmp_path):
     np.save(tmp_path / "z.npy", logits)
     assert pseudocal("label", tmp_path / "z.npy").code == 0

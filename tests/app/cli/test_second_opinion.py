@@ -212,7 +212,7 @@ def test_a_second_opinion_on_other_inputs_or_classes_is_refused(
     other = pseudocal(
         "calibrate", hub, image_files, "-o", tmp_path / "out", "--second-opinion", named
     )
-    assert (other.code, "the class 'kind 0' where the model has 'LABEL_0'" in other.err) == (
+    assert (other.code, "the class 'kind 0', and not the class 'LABEL_0'" in other.err) == (
         3,
         True,
     )

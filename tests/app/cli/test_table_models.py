@@ -84,6 +84,26 @@ def test_a_model_goes_from_its_file_and_a_csv_to_a_verdict(pseudocal, rows, tmp_
     np.testing.assert_allclose(probabilities, expected, atol=1e-6)
 
 
+def test_ignored_columns_are_listed_and_a_leftover_truth_is_not_shown(pseudocal, tmp_path):
+    names = np.array(["ash", "beech", "oak"])
+    x, y = table(200, 0)
+    skops.dump(GaussianNB().fit(x, names[y]), tmp_path / "model.skops")
+    new, truth = table(300, 1)
+    header = ["a", "b", "c", "d", "region", "species"]
+    cells = [[*row, "north", names[label]] for row, label in zip(new.tolist(), truth, strict=True)]
+    with (tmp_path / "new.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([header, *cells])
+    out = tmp_path / "out"
+    given = ("calibrate", tmp_path / "model.skops", tmp_path / "new.csv", "-o", out)
+    done = pseudocal(*given, "--features", "a,b,c,d")
+    assert done.code == 0, done.err
+    assert "300 rows, unchanged; ignored columns: region, species" in done.err
+    assert pseudocal("label", out, "-n", 5).code == 0
+    header = (out / "to-label.csv").read_text().splitlines()[0]
+    assert ("region" in header, "species" in header) == (True, False)
+    assert '["species", ' not in (out / "label.html").read_text()
+
+
 # ------------------------------------------------------------------------------ hostile files
 
 

@@ -112,6 +112,7 @@ def test_outputs_of_one_model_are_warned_about(first, truth):
     almost = first + rng.normal(0, 0.2, size=first.shape)
     same = calibrate_saved_outputs(first, almost)
     assert codes(same)[0] == "saved_outputs_alike"
+    assert "or the first model is underconfident" in str(same.trust.reasons[0])
     assert same.temperature == 1
     assert same.trust.estimated_accuracy.low == 0
     unsure = model(truth, 1, 0.6, 1.2)  # agrees with itself far more often than it is confident
@@ -158,6 +159,12 @@ def test_what_does_not_fit_is_named(pseudocal, first, second, tmp_path):
     assert (done.code, "--second-opinion FILE" in done.err) == (3, True)
     done = pseudocal(*given, "--second-opinion", tmp_path / "few.npy", "--lam", 0.6)
     assert (done.code, "got lam" in done.err) == (3, True)
+    tables = [
+        write_table(tmp_path / f"{k}.csv", list("abcdef")[:k], second[:, :k].tolist())
+        for k in (5, 6)
+    ]
+    done = pseudocal("calibrate", tables[1], "-o", tmp_path / "out", "--second-opinion", tables[0])
+    assert (done.code, "has no class 'f', which the model has" in done.err) == (3, True), done.err
     with pytest.raises(InputError, match="shapes"):
         SavedPair.of(first, second[:, :4])
 

@@ -120,6 +120,23 @@ def test_a_model_that_cannot_be_exported_goes_with_its_calibration(made):
     assert advice(bare).command.startswith("pseudocal apply out/calibration.json ")
 
 
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (
+            "sklearn",
+            "pseudocal.sklearn.calibrated(model, Calibration.load('out/calibration.json'))"
+            ".predict_proba(x)",
+        ),
+        ("xgboost", "Calibration.load('out/calibration.json').probabilities(margins)"),
+    ],
+)
+def test_a_classifier_of_tables_is_calibrated_in_python(made, kind, code):
+    report = made.make_report()
+    bare = replace(report, model=replace(report.model, files=(), kind=kind))
+    assert advice(bare).command == code
+
+
 def test_few_inputs_are_all_labelled_and_a_run_that_was_not_kept_is_collected_again(made):
     report = made.make_report(verdict="caution")
     few = replace(report, data=replace(report.data, used=20))
@@ -210,6 +227,15 @@ def test_the_terminal_begins_with_accuracy_recommendation_and_reason(made):
         ]
 
 
+def test_a_temperature_that_is_used_with_caution_is_called_unconfirmed(made):
+    for verdict, end in (("apply", ": used"), ("caution", ": used, unconfirmed")):
+        run, report = made.make_run(verdict=verdict), made.make_report(verdict=verdict)
+        report = replace(report, settings=report.settings | {"estimator": "agreement"})
+        lines = list(summary_lines(Result(run.calibration, report, OUT, OUT)))
+        [line] = [line for line in lines if line.startswith("from agreement")]
+        assert line.endswith(end)
+
+
 def test_no_gap_is_minus_zero_points(made):
     run, report = made.make_run(), made.make_refined()
     gaps = {"gap_before": Interval(0.012, 0.0, 0.1), "gap_after": Interval(-0.001, -0.1, 0.1)}
@@ -284,6 +310,10 @@ def test_nothing_is_estimated_for_two_classes(made):
     two_classes = Reason(ReasonCode.TWO_CLASSES, {"mixup": 1.2})
     report = replace(report, trust=replace(report.trust, reasons=(two_classes,)))
     assert headline_of(report).code == "unknown"
+    calibration = replace(made.make_run(verdict="caution").calibration, trust=report.trust)
+    lines = list(summary_lines(Result(calibration, report, OUT, OUT)))
+    assert "no estimated accuracy" in lines
+    assert not [line for line in lines if line.startswith("estimated accuracy")]
 
 
 def test_labels_that_contradict_the_model_say_what_to_check(made):

@@ -62,6 +62,17 @@ ADVICE: dict[str, tuple[Values, str, str]] = {
         "Deploy calibration.json with the model you have, or label 50 inputs first to measure it: "
         "pseudocal apply out/calibration.json logits.npy -o probabilities.npy",
     ),
+    "deploy_in_python": (
+        {"file": "calibration.json", "code": "f(x)"},
+        "deploy",
+        "Deploy calibration.json with the model you have, in Python: f(x)",
+    ),
+    "deploy_in_python_or_label": (
+        RUN | {"file": "calibration.json", "code": "f(x)"},
+        "deploy",
+        "Deploy calibration.json with the model you have, in Python, or label 50 inputs first to "
+        "measure it: f(x)",
+    ),
     "keep": ({}, "keep", "Keep the model you have."),
     "keep_or_label": (
         RUN,

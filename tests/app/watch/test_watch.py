@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pseudocal.app import watch
+from pseudocal.app import watch, watching
 from pseudocal.app.cli import main
+from pseudocal.app.job import Note
 from pseudocal.app.monitor_folder import KEPT
 from pseudocal.app.periods import times_in
 from pseudocal.arrays import InputError
@@ -221,9 +222,17 @@ def test_a_table_is_cut_into_days_and_the_last_one_waits_until_it_is_over(world:
     assert again.waiting == 0
 
 
-def test_rows_of_a_period_count_in_the_order_of_time(world: World, tmp_path, monkeypatch):
-    from pseudocal.app import watching
+def test_models_are_named_once_and_each_period_has_a_line(world: World, tmp_path):
+    table = write_table(tmp_path / "log.csv", 3, 60)
+    watch(world.monitor, baseline=world.out)
+    cut: dict[str, Any] = {"every": "1d", "column": "when", "time": "2026-11-13"}
+    steps = watching.watch_steps(world.monitor, str(table), **cut)
+    notes = [step.text for step in steps if isinstance(step, Note)]
+    assert len(set(notes)) == len(notes)
+    assert [note[:21] for note in notes[-3:]] == [f"2026-11-1{i}, 60 inputs" for i in range(3)]
 
+
+def test_rows_of_a_period_count_in_the_order_of_time(world: World, tmp_path, monkeypatch):
     seen = []
     order_of = watching._order_of
     monkeypatch.setattr(

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from pseudocal.app.inputs.tables import check_regular
-from pseudocal.arrays import Floats, InputError, Logits
+from pseudocal.arrays import Floats, InputError, Logits, looks_like_probabilities
 from pseudocal.files import brief
 
 JSONL = ".jsonl"
@@ -67,6 +67,11 @@ def read_choices(path: Path) -> Choices:
     lines = list(_lines(path))
     if not lines:
         raise InputError(f"expected one JSON object per line, got {path}, which is empty")
+    if all(looks_like_probabilities(np.array([line.logprobs])) for line in lines):
+        raise InputError(
+            f"expected log-probabilities, got probabilities in {path}: {brief(lines[0].logprobs)} sum "
+            "to 1; write their logarithms, math.log(p)"
+        )
     classes = lines[0].classes
     questions: dict[str, list[_Line]] = {}
     for number, line in enumerate(lines, start=1):

@@ -179,6 +179,19 @@ def read_columns(path: Path) -> dict[str, NDArray[Any]]:
     return dict(columns)
 
 
+def unused_columns(path: Path, columns: Iterable[str] | None) -> tuple[str, ...]:
+    """The columns of a table that are not among those chosen; only its header is read."""
+    if columns is None or path.suffix.lower() not in TABLES:
+        return ()
+    if path.suffix.lower() == ".csv":
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            names = [name.strip() for name in next(csv.reader(file), [])]
+    else:
+        names = require("pyarrow.parquet", "parquet").read_schema(path).names
+    chosen = frozenset(columns)
+    return tuple(name for name in names if name not in chosen)
+
+
 def chosen_columns(path: Path, columns: Iterable[str] | None) -> dict[str, NDArray[Any]]:
     """Read some columns of a table that has rows."""
     table = read_columns(path)

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -72,6 +71,8 @@ NOT_EXPORTED = frozenset({"callable", "catboost", "lightgbm", "sklearn", "xgboos
 PICKLE_SUFFIXES = (".joblib", ".pickle", ".pkl", ".pth")
 TENSOR_SUFFIXES = (".bin", ".pt", ".pth", ".safetensors", ".tar")
 CODE = re.compile(r"[\w.]+:[\w.]+")  # module:function
+LARGEST_ERROR = 1e-3  # of a sum of probabilities, as in `looks_like_probabilities`
+ROUNDED = 0.05  # error of such a sum after rounding to two digits
 OutputType = Literal["logits", "probabilities"]
 
 
@@ -442,15 +443,29 @@ def _check_shape(values: Floats, binary: bool) -> None:
 
 
 def _may_be_probabilities(values: Floats, binary: bool) -> bool:
+    within = bool(((values >= 0) & (values <= 1)).all())
     if binary:
-        return bool(((values >= 0) & (values <= 1)).all())
-    return looks_like_probabilities(values)
+        return within
+    return looks_like_probabilities(values) or (within and _error_of_sums(values).max() < ROUNDED)
+
+
+def _error_of_sums(p: Floats) -> Floats:
+    error: Floats = np.abs(p.sum(axis=1) - 1)
+    return error
 
 
 def _log(p: Floats) -> Logits:
     if not looks_like_probabilities(p):
+        outside = ((p < 0) | ~np.isfinite(p)).any(axis=1)
+        wrong = np.argwhere(outside if outside.any() else _error_of_sums(p) > LARGEST_ERROR)[0]
+        row = p[(wrong[0], slice(None), *wrong[1:])]
+        got = f"got {row} in row {wrong[0]}"
+        if not outside.any():
+            got += f" with a sum of {row.sum():.4g}"
+        if _may_be_probabilities(p, False):
+            got += ": they are rounded; save at least six digits"
         raise InputError(
-            f"expected probabilities that sum to one in each row, got {p[0]}", setting="output_type"
+            f"expected probabilities that sum to one in each row, {got}", setting="output_type"
         )
     with np.errstate(divide="ignore"):
         return floored(np.log(p))
@@ -469,9 +484,15 @@ def check_class_names(ours: tuple[str, ...], theirs: tuple[str, ...]) -> None:
     """Refuse a second opinion whose classes have other names."""
     if not ours or not theirs or ours == theirs:
         return
-    pairs = zip_longest(ours, theirs, fillvalue="")
-    own, other = next((own, other) for own, other in pairs if own != other)
+    missing = [name for name in ours if name not in theirs]
+    unknown = [name for name in theirs if name not in ours]
+    wrong = "has the classes of the model in another order"
+    if missing and unknown:
+        wrong = f"has the class {unknown[0]!r}, and not the class {missing[0]!r} of the model"
+    elif missing:
+        wrong = f"has no class {missing[0]!r}, which the model has"
+    elif unknown:
+        wrong = f"has the class {unknown[0]!r}, which the model has not"
     raise InputError(
-        f"the second opinion has the class {other!r} where the model has {own!r}: use a second "
-        "opinion with the classes of the model"
+        f"the second opinion {wrong}: use a second opinion with the classes of the model"
     )

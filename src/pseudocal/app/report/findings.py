@@ -36,6 +36,13 @@ NOT_MIXED = (
     ReasonCode.TOKEN_IDS_NOT_MIXED,
     ReasonCode.TABLES_NOT_MIXED,
 )
+# how to apply a calibration to models of tables: their files cannot hold T
+IN_PYTHON = {
+    "sklearn": "pseudocal.sklearn.calibrated(model, {}).predict_proba(x)",
+    "xgboost": "{}.probabilities(margins)",
+    "lightgbm": "{}.probabilities(raw_scores)",
+    "catboost": "{}.probabilities(raw_scores)",
+}
 # reasons for which the estimated accuracy is no more than the mean confidence
 CONFIDENCE_ONLY = (ReasonCode.ONE_CLASS, ReasonCode.TWO_CLASSES)
 # reasons for which no temperature helps
@@ -113,6 +120,10 @@ def recommendation_of(report: Report, out: Path, *, kept: bool) -> Recommendatio
     if report.verdict == "apply":
         file = next(iter(report.model.files), CALIBRATION)
         code = "deploy" if report.model.files else "deploy_calibration"
+        if report.model.kind in IN_PYTHON:
+            code = "deploy_in_python"
+            load = f"Calibration.load({str(out / file)!r})"
+            values["code"] = IN_PYTHON[report.model.kind].format(load)
         measured = report.labels is not None or report.metrics is not None
         if kept and not measured:
             code += "_or_label"

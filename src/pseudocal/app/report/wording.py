@@ -90,6 +90,13 @@ ACTIONS: dict[str, tuple[Decision, str, str]] = {
         "Deploy {file} with the model you have, or label {n:count} {unit} first to measure it",
         "pseudocal apply {path:path} logits.npy -o probabilities.npy",
     ),
+    "deploy_in_python": ("deploy", "Deploy {file} with the model you have, in Python", "{code}"),
+    "deploy_in_python_or_label": (
+        "deploy",
+        "Deploy {file} with the model you have, in Python, or label {n:count} {unit} first to "
+        "measure it",
+        "{code}",
+    ),
     "keep": ("keep", KEEP, ""),
     "keep_or_label": ("keep", KEEP + ", or label {n:count} {unit} to calibrate it", LABEL),
     "keep_or_label_more": ("keep", KEEP + ", or check with {more:count} more labels", LABEL),
