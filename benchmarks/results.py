@@ -44,6 +44,7 @@ from pseudocal.lab.bench.tables import (
     tables,
 )
 from pseudocal.scaling import fit_temperature
+from pseudocal.scaling.temperature import BOUNDS
 
 HERE = Path(__file__).parents[1]
 PAGE = HERE / "docs" / "paper" / "results.md"
@@ -208,9 +209,13 @@ class Section:
         """Whether a row of the ECE table has an average."""
         return row in self.rows and not math.isnan(self.value(row))
 
+    def compared(self, baseline: str) -> list[Comparison]:
+        """PseudoCal compared with a baseline: by method, and last for all methods."""
+        return [each for each in self.comparisons if _title(each.baseline) == baseline]
+
     def wins(self, baseline: str) -> str:
         """On how many tasks of all methods PseudoCal has the lower ECE; "-" if not compared."""
-        found = [each for each in self.comparisons if _title(each.baseline) == baseline]
+        found = self.compared(baseline)
         if not found:
             return "-"
         return f"{found[-1].wins} of {found[-1].tasks}"
@@ -528,8 +533,9 @@ def losses(section: Section) -> str:
     if len(section.methods) > 1 and where:
         harmed += f" ({where})"
     return (
-        f"PseudoCal is worse than no calibration on {harmed}. Another calibrator without target "
-        f"labels is better on {len(loss_rows(section))}."
+        f"PseudoCal is worse than no calibration on {harmed}. The best of the other calibrators "
+        "without target labels, chosen afterwards for each task, is better on "
+        f"{len(loss_rows(section))}."
     )
 
 
@@ -613,14 +619,16 @@ NOTES = [
     "the [means](results/means.csv).",
     '"Constant, T = 2" divides all logits by 2; a method that does not beat it adds nothing. '
     '"Accuracy" is measured before calibration. "Perfectly calibrated, by chance" is the expected '
-    "ECE of a calibrated model with the oracle's confidences at this number of inputs: smaller "
-    "differences mean nothing.",
+    "ECE of a calibrated model with the oracle's confidences at this number of inputs: a floor that "
+    "all rows share, not a standard error. The paired tests tell which differences are "
+    "significant.",
     '"PseudoCal better" counts tasks, each the mean of its runs. The paired tests are Wilcoxon\'s '
     "signed-rank tests over tasks. Tasks share domains, so p describes rather than proves.",
     'The second table of a suite explains the temperatures. "PseudoCal, true labels" is fitted on '
     "the same mixup samples with the true label of the input with the larger weight instead of "
     "the pseudo-label. "
-    "The rest of its difference from the oracle comes from mixing.",
+    'The rest of its difference from the oracle comes from mixing. The column "TransCal" is the '
+    "mean over runs, with log T = 13.8 where the equation has no solution.",
 ]
 
 
@@ -708,22 +716,19 @@ def against(sections: Sequence[Section], baseline: str, words: str) -> str:
 def transcal(chosen: Sequence[Section], sections: Sequence[Section]) -> list[str]:
     """How PseudoCal and TransCal compare in the paper and here, and why."""
     compared = [section for section in chosen if RELEASED in section.rows]
-    counts = [f"in `{each.suite.name}` on {each.wins(RELEASED)}" for each in compared]
-    fixed = [f"in `{each.suite.name}` on {each.wins(TRANSCAL)}" for each in compared]
     paper = _lower(published_cells("PseudoCal"), published_cells("TransCal"))
     said = [
         "### PseudoCal and TransCal",
         f"In the paper, PseudoCal has a lower ECE than TransCal on {paper} tasks; "
-        f'{", ".join(counts)}. Cite the row "{RELEASED}" as TransCal.',
+        f'{counts(compared, RELEASED)}. Cite the row "{RELEASED}" as TransCal.',
+        about_methods(compared),
         "The released code of TransCal searches for T and an exponent that solve one equation. "
-        "Every exponent has a solution T, so the result depends on the start of the search, "
-        'T = 2; T is never below 1. The row "TransCal" has a fixed exponent and no lower bound. '
-        "With a fixed exponent there is one solution; the counts are then: "
-        f"{', '.join(fixed)}. {about_search(compared)}",
-        "A further cause may be the accuracy. Inaccurate models make many consistent errors, which "
-        "PseudoCal's pseudo-labels count as correct. TransCal is not affected: it estimates the "
-        "error from labelled source data. This is a hypothesis: the paper's own cells do not show "
-        "that PseudoCal wins less often at low accuracy.",
+        "Different exponents have different solutions T, so the result depends on the start of the "
+        'search, T = 2; T is never below 1. The row "TransCal" has a fixed exponent and no lower '
+        "bound, so it cannot tell the effect of the search from that of the bound. With a fixed "
+        "exponent there is at most one solution. "
+        f"{about_bound(compared)}The counts are then: {counts(compared, TRANSCAL)}. "
+        f"{about_search(compared)}",
     ]
     for section in sections:
         if section.suite.name == "transcal-starts":
@@ -731,32 +736,84 @@ def transcal(chosen: Sequence[Section], sections: Sequence[Section]) -> list[str
     return said
 
 
+def counts(sections: Sequence[Section], baseline: str) -> str:
+    """On how many tasks of each suite PseudoCal has the lower ECE, with the paired test."""
+    said = []
+    for section in sections:
+        found = section.compared(baseline)
+        p = f" (p = {found[-1].p:.2g})" if found else ""
+        said.append(f"in `{section.suite.name}` on {section.wins(baseline)}{p}")
+    return ", ".join(said)
+
+
+def about_methods(sections: Sequence[Section]) -> str:
+    """In which suites TransCal leads because of some methods only."""
+    said = []
+    for section in sections:
+        *methods, whole = section.compared(RELEASED) or [None]
+        lost = [each for each in methods if each is not None and each.wins == 0]
+        if whole is None or not lost or 2 * whole.wins > whole.tasks:
+            continue
+        there = sum(each.tasks for each in lost)
+        rest = f"{whole.wins} of {whole.tasks - there}"
+        if _is_most(rest):
+            names = " and ".join(each.where for each in lost)
+            said.append(
+                f"TransCal's lead in `{section.suite.name}` comes from {names}: PseudoCal is "
+                f"better on 0 of {there} tasks there, and on {rest} elsewhere."
+            )
+    return " ".join(said)
+
+
+def about_bound(sections: Sequence[Section]) -> str:
+    """On how many tasks TransCal with a fixed exponent has no solution in some run."""
+    said = []
+    for section in sections:
+        runs = [each for each in section.records if _title(each.calibrator) == TRANSCAL]
+        at_bound = {
+            each.task.of_seed(0) for each in runs if (each.temperature or 0) > 0.999 * BOUNDS[1]
+        }
+        if at_bound:
+            tasks = {each.task.of_seed(0) for each in runs}
+            said.append(f"{len(at_bound)} of {len(tasks)} tasks of `{section.suite.name}`")
+    if not said:
+        return ""
+    return (
+        f"Where there is none, T is at the bound of the search, {BOUNDS[1]:,.0f}, and confidences "
+        f"are uniform: in at least one run on {', '.join(said)}. "
+    )
+
+
 def about_search(sections: Sequence[Section]) -> str:
-    """In which suites the released search explains the lead of TransCal, and what it gains."""
-    explained: list[str] = []
-    open_: list[str] = []
+    """What a fixed exponent without a bound changes, and in which suites nothing is significant."""
+    same: list[str] = []
+    turned: list[str] = []
     worse: list[str] = []
     for section in sections:
         if not (section.has(RELEASED) and section.has(TRANSCAL)):
             continue
         name = f"`{section.suite.name}`"
-        if not _is_most(section.wins(RELEASED)):
-            (explained if _is_most(section.wins(TRANSCAL)) else open_).append(name)
+        if section.compared(TRANSCAL)[-1].p > 0.05:
+            same.append(name)
         released, fixed = section.value(RELEASED), section.value(TRANSCAL)
+        own, none = section.value(PSEUDOCAL), section.value(NONE)
         if fixed > released:
             worse.append(f"{name} ({fixed:.2f} against {released:.2f})")
+            if not _is_most(section.wins(RELEASED)) and _is_most(section.wins(TRANSCAL)):
+                side = "above" if own > none else "below"
+                turned.append(
+                    f"TransCal's lead disappears in {name} because the fixed version is worse; "
+                    f"PseudoCal's mean ECE of {own:.2f} is {side} that of no calibration, "
+                    f"{none:.2f}."
+                )
     said = []
-    if explained:
-        said.append(f"TransCal's lead then disappears in {', '.join(explained)}.")
-    if open_:
-        said.append(
-            f"TransCal keeps its lead in {', '.join(open_)}: the search does not explain it there."
-        )
+    if same:
+        said.append(f"There is no significant difference in {', '.join(same)}.")
     if worse:
         said.append(
             f"The fixed version has a higher mean ECE than the released one in {', '.join(worse)}."
         )
-    return " ".join(said)
+    return " ".join([*said, *turned])
 
 
 def _is_most(wins: str) -> bool:

@@ -145,6 +145,43 @@ def test_the_command_prints_the_number_of_the_docs() -> None:
     assert same(f"{100 * thresholds.ESTIMATES_BROKEN:.0f}", stored)
 
 
+def test_the_evaluation_says_how_often_held_out_data_was_evaluated() -> None:
+    """Count the lines of the log by what was opened; the page must say as many."""
+    log = (ROOT / "benchmarks" / "trust_openings.jsonl").read_text(encoding="utf-8")
+    opened = [json.loads(line)["opened"] for line in log.splitlines()]
+
+    def count(start: str) -> int:
+        return sum(each.startswith(start) for each in opened)
+
+    page = (DOCS / "evaluation" / "index.md").read_text(encoding="utf-8")
+    said = re.search(
+        r"bank behind the table above was evaluated (\d+) times: (\d+) times .*?, (\d+) times .*?, once"
+        r"\s+for thresholds, and once for verdicts by a script.*?two-class family was evaluated (\d+) "
+        r"times, .*?(\d+) times\.",
+        page,
+        re.DOTALL,
+    )
+    assert said is not None
+    bank, two_classes = count("bank: "), count("two classes: ")
+    parts = [count("bank: estimate, "), count("bank: ECE against ")]
+    assert [int(each) for each in said.groups()] == [
+        bank,
+        *parts,
+        two_classes,
+        len(opened) - bank - two_classes,
+    ]
+    assert count("bank: thresholds") == count("bank: verdicts") == bank - sum(parts) - 1 == 1
+
+
+def test_the_ratio_without_gas_drift_is_that_of_the_table() -> None:
+    page = (DOCS / "evaluation" / "index.md").read_text(encoding="utf-8")
+    (said,) = re.findall(r"without gas drift, the mean ratio is ([\d.]+)\.\n", page)
+    rows = rows_of(DOCS / "evaluation/results/held_out-what-is-exported-without-labels.csv")
+    ratios = [float(row["ratio"]) for row in rows if row["family"].startswith("emoji")]
+    assert len(ratios) == 3
+    assert same(said, sum(ratios) / 3)
+
+
 def test_printed_tables_become_files(tmp_path: Path) -> None:
     printed = tmp_path / "printed.md"
     printed.write_text("## The estimate\n\n| a | b | b |\n|---|---|---|\n| x | 1 | 2 |\n\n| c |\n")

@@ -1,6 +1,7 @@
 """The numbers published in the paper, to compare with ours.
 
-`published.csv` has its cells: one for each task, method, calibrator and metric.
+`published.csv` has its cells: one for each task, method, calibrator and metric, and the averages of
+each method over tasks (`avg`).
 `published_averages.csv` has the averages that its main tables print; a test computes them from the
 cells. Both have the paper's names and units.
 """
@@ -95,6 +96,8 @@ def published(tasks: Iterable[Task], metric: str) -> dict[tuple[str, Task], floa
 def published_cells(calibrator: str, metric: str = "ece") -> dict[tuple[str, ...], float]:
     """Return the paper's values of one row, in its units, by scenario, data set, method and task.
 
+    Averages over tasks are not among them.
+
     >>> published_cells("PseudoCal")["closed-set", "Office-Home", "MCC", "Ar->Cl"]
     2.71
 
@@ -104,7 +107,9 @@ def published_cells(calibrator: str, metric: str = "ece") -> dict[tuple[str, ...
 
     """
     return {
-        (*row[:3], row[4]): row[6] for row in _rows() if row[3] == calibrator and row[5] == metric
+        (*row[:3], row[4]): row[6]
+        for row in _rows()
+        if row[3] == calibrator and row[5] == metric and row[4] != "avg"
     }
 
 
