@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pseudocal.calibrators import comparison_table, needs_table
+from pseudocal.calibrators import PARTS, comparison_table, needs_table
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -17,6 +17,15 @@ def test_tables_are_up_to_date(table):
     missing = [row for row in table().splitlines() if row not in page.splitlines()]
     assert missing == [], f"paste what {table.__name__}() prints into docs/paper/calibrators.md"
     assert table() in page, f"rows of {table.__name__}() have another order in the page"
+
+
+def test_the_inputs_of_a_plugin_are_listed():
+    page = (DOCS / "paper" / "bench.md").read_text(encoding="utf-8")
+    table = page.partition("| parameter | is given |\n|---|---|\n")[2].partition("\n\n")[0]
+    rows = [row.strip("| ").split(" | ") for row in table.splitlines()]
+    for (name, given), (part, words) in zip(rows, PARTS.items(), strict=True):
+        assert name == f"`{part}`"
+        assert given.startswith(words), part
 
 
 def test_the_other_calibrators_of_segmentation_run_as_they_stand():

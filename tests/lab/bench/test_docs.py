@@ -17,6 +17,7 @@ import pytest
 
 from pseudocal.files import save_json
 from pseudocal.lab.bench import Store, built_in, run
+from pseudocal.lab.bench.calibrators import ESTIMATORS
 from pseudocal.lab.bench.suite_file import parse_suite
 
 ROOT = Path(__file__).parents[3]
@@ -44,6 +45,12 @@ def test_the_suite_files_of_the_page_are_suites():
     assert set(without.tasks) == set(
         built_in("office-home", weights="weights/").tasks
     )  # so their models are shared
+
+
+def test_the_pages_name_the_estimators_of_suites():
+    for page in ("bench", "calibrators"):
+        text = (ROOT / "docs" / "paper" / f"{page}.md").read_text(encoding="utf-8")
+        assert [name for name in ESTIMATORS if f"`{name}`" not in text] == [], page
 
 
 # ------------------------------------------------------------------------------ results
