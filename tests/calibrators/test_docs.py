@@ -23,8 +23,9 @@ def test_the_inputs_of_a_plugin_are_listed():
     page = (DOCS / "paper" / "bench.md").read_text(encoding="utf-8")
     table = page.partition("| parameter | is given |\n|---|---|\n")[2].partition("\n\n")[0]
     rows = [row.strip("| ").split(" | ") for row in table.splitlines()]
-    assert [name for name, _ in rows] == [f"`{part}`" for part in PARTS]
-    assert all(given.startswith(PARTS[name.strip("`")]) for name, given in rows)
+    for (name, given), (part, words) in zip(rows, PARTS.items(), strict=True):
+        assert name == f"`{part}`"
+        assert given.startswith(words), part
 
 
 def test_the_other_calibrators_of_segmentation_run_as_they_stand():
