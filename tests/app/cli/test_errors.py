@@ -268,7 +268,7 @@ def test_labels_of_a_classifier_are_read_after_its_first_batch_and_mixup(
     np.save(tmp_path / "masks.npy", np.zeros((400, 2, 2), np.uint8))
     for name, said, batches in (
         ("nowhere", "nowhere: no such file", 0),
-        ("names.txt", "names of the model's classes", 2),
+        ("names.txt", "no class names are known", 2),
         ("masks.npy", "has masks, and the model predicts one class per input", 2),
     ):
         sizes.clear()
