@@ -174,7 +174,8 @@ def test_more_than_a_share_of_failing_blocks_is_fatal(model):
         PseudoCal().fit(model, blocks, executor=LocalExecutor(0.1)).settings["skipped"]
     ) == ["drawn 4"]
     with pytest.raises(
-        InputError, match=r"at most 5% of 10 blocks to fail, got 1: drawn 4: OSError: truncated"
+        InputError,
+        match=r"at most 5% of 10 blocks to fail, got at least 1: drawn 4: OSError: truncated",
     ):
         PseudoCal().fit(model, blocks, executor=LocalExecutor(max_bad=0.05))
 

@@ -36,18 +36,18 @@ APPLY = """
 import os
 import sys
 
-from pseudocal import Calibration
+from pseudocal.app import outputs
 from pseudocal.app.cli import main
 
-before = Calibration.{method}
+before = outputs.{function}
 
 
-def truncating(self, logits):
+def truncating(scaling, logits):
     os.truncate("logits.npy", 0)
-    return before(self, logits)
+    return before(scaling, logits)
 
 
-Calibration.{method} = truncating
+outputs.{function} = truncating
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -116,13 +116,13 @@ def test_masks_that_are_truncated_during_a_calibration(folder):
 
 
 @pytest.mark.parametrize(
-    ("method", "command"),
+    ("function", "command"),
     [
-        ("probabilities", ["apply", "calibration.json", "logits.npy", "-o", "p.npy"]),
-        ("__call__", ["evaluate", "logits.npy", "labels.npy", "--calibration", "calibration.json"]),
+        ("scaled_probabilities", ["apply", "calibration.json", "logits.npy", "-o", "p.npy"]),
+        ("scaled", ["evaluate", "logits.npy", "labels.npy", "--calibration", "calibration.json"]),
     ],
 )
-def test_saved_logits_that_are_truncated_while_they_are_read(folder, method, command):
+def test_saved_logits_that_are_truncated_while_they_are_read(folder, function, command):
     from pseudocal import Calibration, TemperatureScaling
 
     Calibration("pseudocal", TemperatureScaling(2.0)).save(folder / "calibration.json")
@@ -131,7 +131,7 @@ def test_saved_logits_that_are_truncated_while_they_are_read(folder, method, com
         np.random.default_rng(0).normal(size=(12_000, 1000)).astype(np.float32),
     )
     np.save(folder / "labels.npy", np.zeros(12_000, dtype=int))
-    (folder / "cut.py").write_text(APPLY.format(method=method))
+    (folder / "cut.py").write_text(APPLY.format(function=function))
     done = run(folder, "cut.py", *command)
     check_message(done, "logits.npy")
     assert not (folder / "p.npy").exists()

@@ -329,6 +329,7 @@ FILES = (
         "pixels.npz",
     ),
     *("predictions.csv", "probe.npy", "report.html", "report.json", "run.json", "second-0.npy"),
+    "threshold.json",
 )
 
 
@@ -413,10 +414,11 @@ def test_something_else_in_the_place_of_a_file(what, hostile, capsys):
         "report.json",
         "run.json",
         "second-0.npy",
+        "threshold.json",
     ):
         one = hostile()
         path = one.out / name
-        path.unlink()
+        path.unlink(missing_ok=True)
         if what == "folder":
             path.mkdir()
         elif what == "pipe":
@@ -809,7 +811,9 @@ def test_ground_truth_that_is_no_class(labels, hostile, capsys):
     assert one.check("refine", one.out, one.run.labels, "--trust-paths", capsys=capsys) == 3
 
 
-@pytest.mark.parametrize("name", ["calibration.json", "report.json", "run.json", "job.toml"])
+@pytest.mark.parametrize(
+    "name", ["calibration.json", "report.json", "run.json", "job.toml", "threshold.json"]
+)
 @pytest.mark.parametrize(
     "content",
     [
