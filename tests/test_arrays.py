@@ -8,7 +8,7 @@ from scipy.special import softmax as reference
 
 from pseudocal import InputError, binary_logits, softmax
 from pseudocal.app.models.model import UntrustedError
-from pseudocal.arrays import as_logits, looks_like_probabilities
+from pseudocal.arrays import as_logits, check_not_probabilities, looks_like_probabilities
 from pseudocal.stored import ChangedFileError
 
 
@@ -66,3 +66,7 @@ def test_an_error_keeps_its_setting_when_it_is_pickled(kind):
 def test_an_error_without_a_setting_is_its_message():
     error = pickle.loads(pickle.dumps(InputError("two arrays")))
     assert (str(error), error.setting, error.value) == ("two arrays", None, None)
+
+
+def test_huge_logits_are_not_taken_for_probabilities():
+    check_not_probabilities(np.full((5, 3), 3e38, dtype=np.float32))  # whose sums overflow

@@ -35,7 +35,9 @@ RUNNER = script("run_pages")
     ],
     ids=lambda page: page.name,
 )
-@pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
+@pytest.mark.filterwarnings(
+    "default::DeprecationWarning", "default::FutureWarning", "default:T = 1:UserWarning"
+)
 def test_a_page_prints_what_it_shows(page: Path) -> None:
     for package in ("sklearn", "onnxruntime", "typer", "skops", "xgboost", "lightgbm"):
         pytest.importorskip(package)

@@ -28,6 +28,7 @@ Inputs = Any  # what the model takes, several at once: indexable by rows, closed
 
 TEMPERATURES = (1e-10, 1e10)  # those that logits can be divided by in float32 without overflowing
 FEWEST_ROWS = 4  # that do not look like probabilities by chance: logits (0, 1) of two classes do
+SUM_ERROR = 1e-3  # of probabilities that were rounded
 ONE_LOGIT = (
     "one logit per row is two columns: pseudocal.binary_logits(z), or PseudoCal(binary=True) for a "
     "model"
@@ -367,7 +368,9 @@ def is_real(array: NDArray[Any]) -> bool:
 
 def looks_like_probabilities(logits: Logits) -> bool:
     """Whether every row is non-negative and sums to one: logits never do so by chance."""
-    return bool((logits >= 0).all() and np.allclose(logits.sum(axis=1), 1, atol=1e-3))
+    if not ((logits >= 0) & (logits <= 1 + SUM_ERROR)).all():  # whose sum could overflow
+        return False
+    return bool(np.allclose(logits.sum(axis=1), 1, atol=SUM_ERROR))
 
 
 def check_not_probabilities(logits: NDArray[Any]) -> None:
