@@ -73,7 +73,7 @@ class Posteriors:
 
     log_density: np.ndarray  # up to a constant, (draws, points)
     likelihood: np.ndarray  # the log-likelihood of each answer, (draws, n, points)
-    weight: float  # how many independent answers one is worth
+    weight: float  # independent labels that one label counts for
 
     @cached_property
     def density(self) -> np.ndarray:

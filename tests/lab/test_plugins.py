@@ -111,7 +111,9 @@ def test_a_suite_names_a_folder_of_images_as_its_data(tmp_path):
 
 def test_a_plugin_cannot_hide_behind_an_estimator_of_the_benchmark(monkeypatch):
     monkeypatch.setitem(CALIBRATORS, "agreement", CALIBRATORS["tempscal"])
-    with pytest.raises(InputError, match="'agreement' of its own: rename that of the plugin"):
+    with pytest.raises(
+        InputError, match="already has a calibrator 'agreement': rename the plugin's"
+    ):
         find_compared("agreement")
 
 

@@ -213,7 +213,7 @@ def _find_base(name: str) -> Compared:
     if name in COMPARED:
         if name in CALIBRATORS and COMPARED[name] != _from_library(name):
             raise InputError(
-                f"the benchmark has a calibrator {name!r} of its own: rename that of the plugin"
+                f"the benchmark already has a calibrator {name!r}: rename the plugin's"
             )
         return COMPARED[name]
     if name in CALIBRATORS:
