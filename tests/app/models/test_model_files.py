@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +98,24 @@ def test_a_graph_that_onnxruntime_runs_is_enough(tmp_path):
     np.testing.assert_array_equal(
         open_model(str(tmp_path / "out" / "model.onnx")).predict(x), x[:, :3] / 2
     )
+
+
+def test_large_inputs_run_in_passes_that_fit_into_the_cache(tmp_path):
+    (tmp_path / "a.onnx").write_bytes(small_graph(("MatMul", "x", "y")))
+    predict = open_model(str(tmp_path / "a.onnx")).predict
+    x = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
+    rows = []
+    session = predict.session
+
+    class Session:
+        def run(self, outputs, entries):
+            rows.append(len(entries["x"]))
+            return session.run(outputs, entries)
+
+    few = replace(predict, session=Session(), bytes_at_once=3 * x[0].nbytes)
+    assert np.array_equal(few(x), predict(x))
+    assert rows == [3, 3, 1]
+    assert few(x[:0]).shape == (0, 3)
 
 
 def test_a_file_that_is_cut_anywhere_is_refused(tmp_path):

@@ -37,6 +37,8 @@ DTYPES = {
     "tensor(int64)": "int64",
     "tensor(uint8)": "uint8",
 }
+# a processor is fastest if the inputs of a forward pass stay in its cache
+BYTES_AT_ONCE = {"cpu": 2**23, "cuda": 2**40}
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 SOFTMAXES = {"Sigmoid", "Softmax"}
 # allowed between a softmax and an output
@@ -122,6 +124,7 @@ class OnnxPredictor:
     entry: str
     output: str
     dtype: str
+    bytes_at_once: int  # of the inputs of one forward pass
 
     def __call__(self, x: Inputs, /) -> Floats:
         """Predict one batch of arrays."""
@@ -129,6 +132,19 @@ class OnnxPredictor:
         if np.issubdtype(self.dtype, np.integer) and np.issubdtype(x.dtype, np.floating):
             x = np.rint(x)
         x = np.ascontiguousarray(x, dtype=self.dtype)
+        step = max(1, self.bytes_at_once * len(x) // max(1, x.nbytes))
+        first = self._run(x[:step])
+        if len(x) <= step:
+            return first
+        if first.shape[:1] != (step,):  # not one row for each input, which is reported later
+            return self._run(x)
+        values = np.empty((len(x), *first.shape[1:]), first.dtype)
+        values[:step] = first
+        for start in range(step, len(x), step):
+            values[start : start + step] = self._run(x[start : start + step])
+        return values
+
+    def _run(self, x: Floats) -> Floats:
         (values,) = self.session.run([self.output], {self.entry: x})
         return np.asarray(values)
 
@@ -200,7 +216,8 @@ def _predictor(model: Path | bytes, name: str, device: str) -> tuple[Predictor, 
     entry = entries[0]
     if entry.type not in DTYPES:
         raise InputError(f"expected a numeric input, got {entry.type}")
-    predict = OnnxPredictor(session, entry.name, name, DTYPES[entry.type])
+    at_once = BYTES_AT_ONCE[device.split(":")[0]]
+    predict = OnnxPredictor(session, entry.name, name, DTYPES[entry.type], at_once)
     batch_size = entry.shape[0] if entry.shape else None
     if isinstance(batch_size, int):
         return Chunked(predict, batch_size), entry
