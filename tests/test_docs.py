@@ -161,3 +161,12 @@ def test_lines_of_a_page_do_not_break_inside_an_option_or_a_table() -> None:
     block = '<div class="language-text highlight"><pre><code>{}</code></pre></div>'
     assert "highlight columns" in mended(block.format("one    two\n" * 5))
     assert "columns" not in mended(block.format("one    # two\n" * 5))
+
+
+def test_the_gallery_embeds_the_reports_that_it_links() -> None:
+    page = (ROOT / "docs" / "howto" / "gallery.md").read_text(encoding="utf-8")
+    linked = re.findall(r"\]\((gallery/\w+\.html)\)", page)
+    # links are relative to the file, embedded addresses to the page, which is howto/gallery/
+    embedded = [f"gallery/{name}" for name in re.findall(r'<iframe src="([^"]+)"', page)]
+    assert embedded == linked
+    assert linked
