@@ -1,6 +1,6 @@
 """The alarm of `pseudocal.monitor` on development data: false alarms and delays.
 
-    python benchmarks/watch.py --data ../shared/data null       # about 8 minutes on one core
+    python benchmarks/watch.py --data ../shared/data null       # about 5 minutes on one core
     python benchmarks/watch.py --data ../shared/data shifts     # about 2 minutes
     python benchmarks/watch.py labels
 

@@ -65,26 +65,35 @@ def test_texts_in_a_frame_are_not_mixed(package):
         blend(frame, np.array([0]), np.array([1]), 0.65)
 
 
-def test_columns_of_texts_categories_and_dates_are_not_mixed():
+def test_columns_of_texts_categories_dates_and_missing_values_are_not_mixed():
     pandas = pytest.importorskip("pandas")
     columns = {
         "age": [1, 2],
         "member": [True, False],
         "numbers": pandas.Series([1, 2.5], dtype=object),
-        "missing": pandas.Series([1, None], dtype="Int64"),
+        "unknown": pandas.Series([1, None], dtype="Int64"),
+        "missing": [1.0, np.nan],
         "city": ["Oslo", None],
         "kind": pandas.Categorical(["a", "b"]),
         "since": pandas.to_datetime(["2026-01-01", "2026-01-02"]),
         "mixed": pandas.Series([1, "x"], dtype=object),
     }
-    assert columns_not_mixed(pandas.DataFrame(columns)) == ["city", "kind", "since", "mixed"]
+    unmixed = ["unknown", "missing", "city", "kind", "since", "mixed"]
+    assert columns_not_mixed(pandas.DataFrame(columns)) == unmixed
     assert columns_not_mixed(X) == columns_not_mixed([X]) == []
 
 
 @pytest.mark.parametrize("package", ["pandas", "polars"])
-def test_columns_of_texts_are_not_mixed_in_any_frame(package):
-    frame = pytest.importorskip(package).DataFrame({"city": ["Oslo", "Rome"], "age": [1.0, 2.0]})
-    assert columns_not_mixed(frame) == ["city"]
+def test_columns_of_texts_and_missing_values_are_not_mixed_in_any_frame(package):
+    columns = {
+        "city": ["Oslo", "Rome"],
+        "age": [1.0, 2.0],
+        "children": [1, 2],
+        "height": [1.8, None],
+        "weight": [np.nan, 70.0],
+    }
+    frame = pytest.importorskip(package).DataFrame(columns)
+    assert columns_not_mixed(frame) == ["city", "height", "weight"]
 
 
 def test_other_sparse_formats_are_understood():

@@ -134,13 +134,13 @@ def blend(x: Inputs, first: NDArray[np.intp], second: NDArray[np.intp], lam: flo
 
 
 def columns_not_mixed(data: Any) -> list[str]:
-    """The columns of a data frame that cannot be mixed, such as texts, categories and dates.
+    """The columns of a data frame that cannot be mixed: texts, categories, dates, missing values.
 
     >>> columns_not_mixed(np.zeros((3, 2)))
     []
     """
     if _is_polars(data):
-        return [name for name, kind in data.schema.items() if not kind.is_numeric()]
+        return [column.name for column in data if not _polars_can_be_mixed(column)]
     if not (hasattr(data, "iloc") and hasattr(data, "columns")):
         return []
     columns = [(str(name), data.iloc[:, i]) for i, name in enumerate(data.columns)]
@@ -148,10 +148,19 @@ def columns_not_mixed(data: Any) -> list[str]:
 
 
 def _can_be_mixed(column: Any) -> bool:
-    """Whether a column of a pandas frame holds numbers; time differences can be mixed too."""
+    """Whether a column of a pandas frame holds only numbers; time differences can be mixed too."""
+    if column.isna().any():
+        return False
     if isinstance(column.dtype, np.dtype) and column.dtype.kind == "O":
         return all(isinstance(value, Real) for value in column)
     return column.dtype.kind in "biufcm"
+
+
+def _polars_can_be_mixed(column: Any) -> bool:
+    """Whether a column of a polars frame holds only numbers."""
+    if not column.dtype.is_numeric() or column.null_count():
+        return False
+    return not (column.dtype.is_float() and column.is_nan().any())
 
 
 def _is_polars(x: Inputs) -> bool:

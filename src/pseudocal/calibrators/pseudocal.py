@@ -161,8 +161,8 @@ class PseudoCal:
                 It returns `(n, classes)`, or `(n, classes, height, width)` for segmentation.
             data: An array of inputs, or an iterable of batches such as a DataLoader; labels in it
                 are ignored. With an executor: an array, or a list of blocks such as
-                `pseudocal.app.shards("s3://bucket/*.parquet")`. A data frame with texts, categories or
-                dates cannot be mixed: T = 1, with a warning, until labels refine it.
+                `pseudocal.app.shards("s3://bucket/*.parquet")`. A data frame with texts, categories,
+                dates or missing values is not mixed: T = 1, with a warning, until labels refine it.
             second_opinion: Another model with the same classes, ideally trained in the same way
                 with another seed, a `Surrogate` if there is none, or a list of them. The accuracy,
                 the temperature and the verdict are estimated from their agreement.
@@ -179,7 +179,7 @@ class PseudoCal:
                 raise InputError(
                     "expected no second opinion, strategy or executor for a table that cannot be "
                     f"mixed (columns {', '.join(unmixed)}): leave them out, or encode the columns "
-                    "as numbers first"
+                    "as numbers and fill in missing values first"
                 )
             return self._fit_unmixed(model, data, unmixed, batch_size)
         models = (model, second_opinion)
