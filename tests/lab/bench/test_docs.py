@@ -356,8 +356,6 @@ def check_files(page: str, folder: Path) -> int:
     """Recompute the tables of the page from the files of their suites."""
     checked = 0
     for suite, text in sections_of(page).items():
-        if "Earlier run" in text:  # of another store: only its means are kept
-            continue
         rows = rows_of(suite, folder)
         assert (folder / f"{suite}.csv").read_text(encoding="utf-8").startswith(TASK_HEAD + "\n")
         table = table_of(page, suite)
