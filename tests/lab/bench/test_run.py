@@ -180,3 +180,24 @@ def test_two_runs_take_turns_in_a_folder(tmp_path):
             seen.append("first")
         waiting.result()
     assert seen == ["first", "second"]
+
+
+def test_every_blas_is_limited_before_the_first_task() -> None:
+    code = """
+import numpy
+from threadpoolctl import threadpool_info
+from pseudocal.lab.bench.grid import limited
+
+with limited(1):
+    import scipy.linalg  # a calibrator may be the first to use it
+
+    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    assert len(pools) >= 2
+    print([pool["num_threads"] for pool in pools])
+"""
+    environment = {name: value for name, value in os.environ.items() if "_NUM_THREADS" not in name}
+    environment["OPENBLAS_NUM_THREADS"] = "2"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment
+    )
+    assert set(json.loads(done.stdout)) == {1}

@@ -188,10 +188,11 @@ def _compare(calibrators: Sequence[str], store: Store, task: Task) -> FailedTask
 
 @contextmanager
 def limited(threads: int) -> Iterator[None]:
-    """Limit the threads of torch and of NumPy's BLAS.
+    """Limit the threads of torch and of the BLAS of NumPy and SciPy.
 
     The last digits depend on the number of threads.
     """
+    import scipy.linalg  # noqa: F401 - has a BLAS of its own, which must be loaded to be limited
     from threadpoolctl import threadpool_limits
 
     with torch_threads(threads), threadpool_limits(threads):
