@@ -15,6 +15,7 @@ from pseudocal.app.inputs.preprocessing import Preprocessing
 from pseudocal.app.models.files import kind_of, open_model
 from pseudocal.app.models.hugging_face import preprocessing_of
 from pseudocal.app.models.model import Chunked
+from pseudocal.app.models.onnx import OnnxPredictor
 
 
 def archive(path: Path, *members: str) -> Path:
@@ -103,6 +104,7 @@ def test_a_graph_that_onnxruntime_runs_is_enough(tmp_path):
 def test_large_inputs_run_in_passes_that_fit_into_the_cache(tmp_path):
     (tmp_path / "a.onnx").write_bytes(small_graph(("MatMul", "x", "y")))
     predict = open_model(str(tmp_path / "a.onnx")).predict
+    assert isinstance(predict, OnnxPredictor)
     x = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
     rows = []
     session = predict.session
