@@ -67,7 +67,9 @@ def table(head: str, rows: list[tuple[str, str]]) -> Iterator[str]:
 def flags_of(option: Any) -> str:
     """The names of an option, and what it takes."""
     names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
-    return names if option.is_flag else f"{names} `{value_of(option)}`".replace("|", "\\|")
+    # an escaped bar within code would show its backslash
+    values = " or ".join(f"`{value}`" for value in value_of(option).split("|"))
+    return names if option.is_flag else f"{names} {values}"
 
 
 def value_of(parameter: Any) -> str:
