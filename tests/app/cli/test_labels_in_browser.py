@@ -97,7 +97,7 @@ def labelled_in(browser: Any, page: Path, size: str, way: str, to: Path) -> list
     tab.keyboard.press("ArrowLeft") if way == "keyboard" else tab.locator("#back").click()
     assert tab.locator("#where").text_content() == "Label 20 images: 7 of 20"
     said[6] = (said[6] + 1) % 4
-    tab.wait_for_timeout(600)  # else this tap and the last one, on the same button, are a double tap
+    tab.wait_for_timeout(600)  # else a tap on the button of the last one is a double tap
     label(tab, way, said[6])
     with tab.expect_download() as download:
         tab.keyboard.press("Control+s") if way == "keyboard" else tab.locator("#save").click()
