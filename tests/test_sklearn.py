@@ -57,28 +57,27 @@ class FittedOnce(ClassifierMixin, BaseEstimator):
         return tags
 
 
-Y_IS_IGNORED = "y is ignored: the classes are those of the wrapped model, which is never refitted"
-EXPECTED_FAILURES = dict.fromkeys(
-    [
-        "check_classifiers_classes",
-        "check_classifiers_one_label",
-        "check_classifiers_regression_target",
-        "check_classifiers_train",
-        "check_supervised_y_2d",
-        "check_supervised_y_no_nan",
-    ],
-    Y_IS_IGNORED,
-)
+# y is ignored: the classes are those of the wrapped model, which is never refitted
+EXPECTED_FAILURES = {
+    "check_classifiers_classes",
+    "check_classifiers_one_label",
+    "check_classifiers_regression_target",
+    "check_classifiers_train",
+    "check_supervised_y_2d",
+    "check_supervised_y_no_nan",
+}
 
 
 @pytest.mark.filterwarnings("ignore::pseudocal.UnreliableCalibrationWarning")  # random data
 @pytest.mark.filterwarnings("ignore:y is ignored")
-@parametrize_with_checks(
-    [CalibratedClassifier(FittedOnce())],
-    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
-)
+@parametrize_with_checks([CalibratedClassifier(FittedOnce())])
 def test_the_checks_of_scikit_learn_pass(estimator, check):
-    check(estimator)
+    # not xfail, whose tracebacks end pytest in Python 3.11 if a syntax tree was too deep before
+    if check.func.__name__ in EXPECTED_FAILURES:
+        with pytest.raises((AssertionError, ValueError)):
+            check(estimator)
+    else:
+        check(estimator)
 
 
 def problem() -> tuple[np.ndarray, np.ndarray]:
