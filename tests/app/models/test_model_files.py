@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from pseudocal.app.inputs.preprocessing import Preprocessing
 from pseudocal.app.models.files import kind_of, open_model
 from pseudocal.app.models.hugging_face import preprocessing_of
 from pseudocal.app.models.model import Chunked
-from pseudocal.app.models.onnx import OnnxPredictor
+from pseudocal.app.models.onnx import SmallPasses
 
 
 def archive(path: Path, *members: str) -> Path:
@@ -101,23 +100,37 @@ def test_a_graph_that_onnxruntime_runs_is_enough(tmp_path):
     )
 
 
-def test_large_inputs_run_in_passes_that_fit_into_the_cache(tmp_path):
-    (tmp_path / "a.onnx").write_bytes(small_graph(("MatMul", "x", "y")))
-    predict = open_model(str(tmp_path / "a.onnx")).predict
-    assert isinstance(predict, OnnxPredictor)
+def test_large_inputs_run_in_small_passes():
     x = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
     rows = []
-    session = predict.session
 
-    class Session:
-        def run(self, outputs, entries):
-            rows.append(len(entries["x"]))
-            return session.run(outputs, entries)
+    def predict(part):
+        rows.append(len(part))
+        return 2 * part
 
-    few = replace(predict, session=Session(), bytes_at_once=3 * x[0].nbytes)
-    assert np.array_equal(few(x), predict(x))
+    few = SmallPasses(predict, most_bytes=3 * x[0].nbytes)
+    np.testing.assert_array_equal(few(x), 2 * x)
     assert rows == [3, 3, 1]
-    assert few(x[:0]).shape == (0, 3)
+    assert few(x[:0]).shape == (0, 4)
+
+
+@pytest.mark.parametrize("batch", ["n", 4])
+def test_graphs_of_large_inputs_run_with_any_and_with_a_fixed_batch_size(tmp_path, batch):
+    from onnx import TensorProto, helper
+
+    nodes = [
+        helper.make_node("GlobalAveragePool", ["x"], ["pooled"]),
+        helper.make_node("Flatten", ["pooled"], ["y"]),
+    ]
+    side = 1024  # four images do not fit into one small pass
+    entry = helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 3, side, side])
+    end = helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 3])
+    graph = helper.make_graph(nodes, "g", [entry], [end])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (tmp_path / "a.onnx").write_bytes(model.SerializeToString())
+    x = np.arange(6, dtype=np.float32).repeat(3 * side**2).reshape(6, 3, side, side)
+    found = open_model(str(tmp_path / "a.onnx")).predict(x)
+    np.testing.assert_allclose(found, np.arange(6).repeat(3).reshape(6, 3), rtol=1e-6)
 
 
 def test_a_file_that_is_cut_anywhere_is_refused(tmp_path):

@@ -37,8 +37,7 @@ DTYPES = {
     "tensor(int64)": "int64",
     "tensor(uint8)": "uint8",
 }
-# a processor is fastest if the inputs of a forward pass stay in its cache
-BYTES_AT_ONCE = {"cpu": 2**23, "cuda": 2**40}
+CACHE_BYTES = 2**23  # on a CPU, forward passes with more bytes of inputs are slower
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 SOFTMAXES = {"Sigmoid", "Softmax"}
 # allowed between a softmax and an output
@@ -124,7 +123,6 @@ class OnnxPredictor:
     entry: str
     output: str
     dtype: str
-    bytes_at_once: int  # of the inputs of one forward pass
 
     def __call__(self, x: Inputs, /) -> Floats:
         """Predict one batch of arrays."""
@@ -132,21 +130,31 @@ class OnnxPredictor:
         if np.issubdtype(self.dtype, np.integer) and np.issubdtype(x.dtype, np.floating):
             x = np.rint(x)
         x = np.ascontiguousarray(x, dtype=self.dtype)
-        step = max(1, self.bytes_at_once * len(x) // max(1, x.nbytes))
-        first = self._run(x[:step])
+        (values,) = self.session.run([self.output], {self.entry: x})
+        return np.asarray(values)
+
+
+@dataclass(frozen=True)
+class SmallPasses:
+    """Run a model on a few inputs at a time, as many as fit into the processor's cache."""
+
+    predict: Predictor
+    most_bytes: int = CACHE_BYTES  # of the inputs of one forward pass
+
+    def __call__(self, x: Inputs, /) -> Floats:
+        """Predict one batch."""
+        x = np.asarray(x)
+        step = max(1, self.most_bytes * len(x) // max(1, x.nbytes))
+        first = np.asarray(self.predict(x[:step]))
         if len(x) <= step:
             return first
-        if first.shape[:1] != (step,):  # not one row for each input, which is reported later
-            return self._run(x)
+        if first.shape[:1] != (step,):  # not one row for each input: reported by the caller
+            return np.asarray(self.predict(x))
         values = np.empty((len(x), *first.shape[1:]), first.dtype)
         values[:step] = first
         for start in range(step, len(x), step):
-            values[start : start + step] = self._run(x[start : start + step])
+            values[start : start + step] = self.predict(x[start : start + step])
         return values
-
-    def _run(self, x: Floats) -> Floats:
-        (values,) = self.session.run([self.output], {self.entry: x})
-        return np.asarray(values)
 
 
 def _choose(model: Any, logits_tensor: str | None) -> str:
@@ -216,12 +224,11 @@ def _predictor(model: Path | bytes, name: str, device: str) -> tuple[Predictor, 
     entry = entries[0]
     if entry.type not in DTYPES:
         raise InputError(f"expected a numeric input, got {entry.type}")
-    at_once = BYTES_AT_ONCE[device.split(":")[0]]
-    predict = OnnxPredictor(session, entry.name, name, DTYPES[entry.type], at_once)
+    predict = OnnxPredictor(session, entry.name, name, DTYPES[entry.type])
     batch_size = entry.shape[0] if entry.shape else None
     if isinstance(batch_size, int):
         return Chunked(predict, batch_size), entry
-    return predict, entry
+    return SmallPasses(predict) if device.startswith("cpu") else predict, entry
 
 
 def _power(p: Floats, power: float, binary: bool) -> Floats:

@@ -192,7 +192,7 @@ def limited(threads: int) -> Iterator[None]:
 
     The last digits depend on the number of threads.
     """
-    import scipy.linalg  # noqa: F401 - has a BLAS of its own, which must be loaded to be limited
+    import scipy.linalg  # noqa: F401 - loads SciPy's own BLAS, so that it is limited too
     from threadpoolctl import threadpool_limits
 
     with torch_threads(threads), threadpool_limits(threads):
