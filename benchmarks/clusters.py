@@ -92,10 +92,10 @@ def fit(
         lambda x: x[:, :classes], images if kind == "array" else batches
     )
     mixup_samples, fitted = collected.mixup_samples.labelled, collected.temperature()
-    is_binary = fit_temperature(
+    independent = fit_temperature(
         mixup_samples.logits, mixup_samples.labels, weights=mixup_samples.weights
     )
-    return fitted.temperature, fitted.interval(), is_binary.interval(), fitted.log_se
+    return fitted.temperature, fitted.interval(), independent.interval(), fitted.log_se
 
 
 def coverage(draw: Callable[[int, np.random.Generator], np.ndarray], sets: int) -> None:
@@ -110,10 +110,12 @@ def coverage(draw: Callable[[int, np.random.Generator], np.ndarray], sets: int) 
             fit(kind, draw(n, np.random.default_rng(s)).astype(np.float32), s)
             for s in range(2, sets + 2)
         ]
-        held = np.mean([low <= truth <= high for _, (low, high), _, _ in found])
-        is_binary = np.mean([low <= truth <= high for _, _, (low, high), _ in found])
+        by_image = np.mean([low <= truth <= high for _, (low, high), _, _ in found])
+        independent = np.mean([low <= truth <= high for _, _, (low, high), _ in found])
         errors, estimates = [np.log(f[0] / truth) for f in found], [f[3] for f in found]
-        numbers = f"{held:.3f} | {is_binary:.3f} | {np.std(errors):.3f} | {np.mean(estimates):.3f}"
+        numbers = (
+            f"{by_image:.3f} | {independent:.3f} | {np.std(errors):.3f} | {np.mean(estimates):.3f}"
+        )
         print(f"| {draw.__name__}, T = {truth:.2f} | {kind} | {n} | {numbers} |", flush=True)
 
 
@@ -121,7 +123,7 @@ def main(sets: int = SETS) -> None:
     """Print the table."""
     print(f"\n95% intervals of T, {sets} sets of images in each row\n")
     print(
-        "| images | | how many | held by image | held as if independent | error of log T | its estimate |"
+        "| images | | how many | covered, by image | covered, as if independent | error of log T | its estimate |"
     )
     print("|---|---|---|---|---|---|---|")
     for draw in (blocks, fields, horizons, nights):

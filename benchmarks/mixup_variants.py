@@ -24,6 +24,7 @@ from pseudocal.mixup import STRATEGIES, manifoldmix, moco_v2, randaug
 from pseudocal.predictors import as_predictor
 
 SEEDS = range(3)
+LABELS = (", hard", ", soft")
 TASKS = [("fonts", "mnist"), ("mnist", "optdigits")]
 
 
@@ -67,12 +68,12 @@ def main() -> None:
         runs[f"{source} -> {target}"] = [
             everything(model, x, domains[target].labels) for model in models
         ]
-    print_table(
-        {
-            task: {k: float(np.mean([run[k] for run in each])) for k in each[0]}
-            for task, each in runs.items()
-        }
-    )
+    columns = {
+        task: {name: float(np.mean([run[name] for run in each])) for name in each[0]}
+        for task, each in runs.items()
+    }
+    print_variants(columns)
+    print_ratios(columns)
 
 
 def everything(model: torch.nn.Module, x: np.ndarray, labels: np.ndarray) -> dict[str, float]:
@@ -92,7 +93,7 @@ def everything(model: torch.nn.Module, x: np.ndarray, labels: np.ndarray) -> dic
     rows["Oracle"] = error(oracle(logits, labels, by="ece"))
     rows["Accuracy"] = float((logits.argmax(axis=1) == labels).mean())
     rows["Correspondence"] = correspondence(model, x, labels).rate
-    rows |= {f"lambda {r.lam}, {r.labels} labels": r.ece for r in lambda_sweep(model, x, labels)}
+    rows |= {f"{each.lam}, {each.labels}": each.ece for each in lambda_sweep(model, x, labels)}
     return {name: 100 * value for name, value in rows.items()}
 
 
@@ -106,13 +107,24 @@ def bound(name: str, model: torch.nn.Module):
     }.get(name, STRATEGIES[name])
 
 
-def print_table(columns: dict[str, dict[str, float]]) -> None:
-    """One row for each figure, one column for each task."""
-    print(
-        f"| %, mean of {len(SEEDS)} models | {' | '.join(columns)} |\n|{' --- |' * (len(columns) + 1)}"
-    )
-    for name in next(iter(columns.values())):
-        print(f"| {name} | {' | '.join(f'{column[name]:.1f}' for column in columns.values())} |")
+def print_variants(columns: dict[str, dict[str, float]]) -> None:
+    """A row for each mixup variant, a column for each task."""
+    print(f"| %, mean of {len(SEEDS)} models | {' | '.join(columns)} |")
+    print(f"|{' --- |' * (len(columns) + 1)}")
+    names = next(iter(columns.values()))
+    for name in names:
+        if not name.endswith(LABELS):
+            print(f"| {name} | {' | '.join(f'{each[name]:.1f}' for each in columns.values())} |")
+
+
+def print_ratios(columns: dict[str, dict[str, float]]) -> None:
+    """A row for each mixing ratio, a column for each task with hard and with soft labels."""
+    heads = [f"{task}{labels}" for task in columns for labels in LABELS]
+    print(f"\n| lambda | {' | '.join(heads)} |\n|{' --- |' * (len(heads) + 1)}")
+    names = next(iter(columns.values()))
+    for lam in [name.removesuffix(LABELS[0]) for name in names if name.endswith(LABELS[0])]:
+        cells = [f"{each[lam + labels]:.1f}" for each in columns.values() for labels in LABELS]
+        print(f"| {lam} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,11 @@ A comment before a table compares the whole table with a CSV file:
 
 The columns of the table must be columns of the file, and each row must agree with one row there.
 `make docs-numbers` prints what disagrees.
+
+A decimal or a percentage without a mark must be in a code block or an output of its page, which
+other tests compare with what runs, or in `tests/stated_numbers.txt`. That file lists numbers that
+no run produces: settings, definitions, versions, what other papers say. It also lists numbers that
+another test checks, and names the test.
 """
 
 from __future__ import annotations
@@ -38,6 +43,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+STATED = Path(__file__).with_name("stated_numbers.txt")
 NUMBER = r"[-+−]?\d[\d,]*(?:\.\d+)?"
 MARK = re.compile(rf"<!-- n: (\S+?)#(.+?)( x100)? -->\**({NUMBER})?")
 TABLE = re.compile(r"<!-- table: (\S+) -->\n+((?:\|.*\n?)+)")
@@ -123,6 +129,78 @@ def test_numbers_agree_with_stored_results(page: Path) -> None:
         "a mark at the start of a line breaks it"
     )
     assert wrong_numbers(text) + wrong_rows(text) == []
+
+
+# ------------------------------------------------------------------------------ unmarked numbers
+
+RESULT = re.compile(r"(?<![\w.:/-])\d[\d,]*(?:\.\d+(?![\d.]*\.\d)|(?:\.\d+)?(?=%))")
+CHECKED_WHOLE = {
+    "docs/paper/results.md": "tests/lab/bench/test_docs.py compares it with its files",
+    "docs/reference/cli.md": "written by .ci/cli_reference.py",
+}
+
+
+def blocks_and_prose(text: str) -> tuple[str, str]:
+    """The fenced blocks of a page, and its text without them, checked tables, marked numbers and code."""
+    fence = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+    prose = TABLE.sub(" ", fence.sub(" ", text))
+    for pattern in (
+        rf"<!-- n: .*? -->\**{NUMBER}",
+        r"`[^`\n]*`",
+        r"(?<=\])\([^)\n]*\)",
+        r"<[^>\n]*>",
+    ):
+        prose = re.sub(pattern, " ", prose)
+    return "\n".join(fence.findall(text)), prose
+
+
+def printed_in(shown: str, blocks: str) -> bool:
+    """Whether a block has a percentage or decimal that rounds to this number.
+
+    >>> printed_in("9.5", "ECE 9.46%"), printed_in("9.5", "ECE 0.0946"), printed_in("9", "9 rows")
+    (True, True, False)
+    """
+    found = [Decimal(each) for each in re.findall(r"\d+\.\d+|\d+(?=%)", blocks)]
+    return any(same(shown, each) or same(shown, 100 * each) for each in found)
+
+
+def stated_on(page: str) -> list[str]:
+    """The phrases of a page in `stated_numbers.txt`."""
+    lines = STATED.read_text(encoding="utf-8").splitlines()
+    pairs = [line.split(": ", 1) for line in lines if line and not line.startswith("#")]
+    return [phrase for name, phrase in pairs if name == page]
+
+
+def unmarked_numbers(text: str, stated: list[str]) -> list[str]:
+    blocks, prose = blocks_and_prose(text)
+    prose = " ".join(prose.split())
+    for phrase in stated:
+        prose = prose.replace(phrase, " ")
+    found = [(match.group(), match.start()) for match in RESULT.finditer(prose)]
+    return [
+        f"{shown} in: {prose[max(0, at - 60) : at + 40]}"
+        for shown, at in found
+        if not printed_in(shown.replace(",", ""), blocks)
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_number_is_marked_printed_or_stated(page: Path) -> None:
+    name = page.relative_to(ROOT).as_posix()
+    if name in CHECKED_WHOLE:
+        return
+    text = page.read_text(encoding="utf-8")
+    stated = stated_on(name)
+    prose = " ".join(blocks_and_prose(text)[1].split())
+    assert [phrase for phrase in stated if phrase not in prose] == [], "not on the page any more"
+    assert unmarked_numbers(text, stated) == []
+
+
+def test_an_unmarked_number_is_found() -> None:
+    text = "It fell to 7.4%, with <!-- n: a.json#b -->12% of 0.65 and 1,200 rows.\n\n```text\n7.38\n```\n"
+    assert unmarked_numbers(text, ["of 0.65 and"]) == []
+    assert len(unmarked_numbers(text, [])) == 1
+    assert len(unmarked_numbers(text.replace("7.38", "7.31"), ["of 0.65 and"])) == 1
 
 
 def test_a_wrong_number_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,11 @@ ground truth is known, and
 
     python howto_files.py label calibrated/
 
-fills in the table `calibrated/to-label.csv` and saves it as `labels.csv`.
+fills in the table `calibrated/to-label.csv` and saves it as `labels.csv`, and
+
+    python howto_files.py check calibrated/
+
+compares the predictions with the ground truth.
 """
 
 from __future__ import annotations
@@ -40,9 +44,12 @@ LAYERS = ("sky", "road", "trees")
 
 
 def main(words: list[str]) -> None:
-    """Write all files, or label those that a run asks about."""
+    """Write all files, label those that a run asks about, or check its predictions."""
     if words[:1] == ["label"]:
         fill_in(Path(words[1]))
+        return
+    if words[:1] == ["check"]:
+        check(Path(words[1]))
         return
     truth: dict[str, str] = {}
     write_images(truth)
@@ -216,6 +223,28 @@ def fill_in(out: Path) -> None:
         else:
             row["label"] = truth[name_of(row["file"])]
     write_table(Path("labels.csv"), list(rows[0]), (row.values() for row in rows))
+
+
+def check(out: Path) -> None:
+    """Print how many predictions are wrong, of all and of the accepted ones."""
+    with TRUTH.open(newline="", encoding="utf-8") as file:
+        truth = {row["file"]: row["label"] for row in csv.DictReader(file)}
+    rows = predictions_in(out)
+    accepted = [row for row in rows if str(row["accept"]).lower() == "true"]
+    for name, kept in (("all", rows), ("accepted", accepted)):
+        wrong = sum(row["class_name"] != truth[row["file"]] for row in kept)
+        print(f"{name} predictions: {wrong / len(kept):.1%} wrong")
+
+
+def predictions_in(out: Path) -> list[dict[str, Any]]:
+    """The table of predictions: Parquet if pyarrow is installed, else CSV."""
+    if (out / "predictions.csv").exists():
+        with (out / "predictions.csv").open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+    import pyarrow.parquet
+
+    rows: list[dict[str, Any]] = pyarrow.parquet.read_table(out / "predictions.parquet").to_pylist()
+    return rows
 
 
 def name_of(file: str) -> str:

@@ -273,3 +273,33 @@ def test_no_exported_model_of_an_earlier_run_stays(tmp_path):
         "model.onnx",
         "calibration.json",
     }
+
+
+def test_files_of_others_with_our_names_stay(calibrate, tmp_path):
+    """A folder of the user's own is no output folder: its model would be replaced or removed."""
+    out = tmp_path / "project"
+    out.mkdir()
+    for name in ("model.onnx", "classes.txt"):
+        (out / name).write_text("mine")
+    code, err = calibrate(out)
+    assert code == 4
+    assert "choose another folder" in err
+    assert names(out) == {"model.onnx", "classes.txt"}
+    assert (out / "model.onnx").read_text() == "mine"
+
+
+def test_the_results_do_not_replace_the_model(calibrate, tmp_path):
+    out = tmp_path / "out"
+    assert calibrate(out)[0] == 0
+    (out / "model.onnx").write_text("mine")
+    words = ["calibrate", str(out / "model.onnx"), "data.npy", "-o", str(out), "-q"]
+    assert main(words) == 3
+    assert (out / "model.onnx").read_text() == "mine"
+
+
+def test_the_results_are_not_written_between_the_data(tmp_path, capsys):
+    (tmp_path / "images").mkdir()
+    words = ["calibrate", "model.onnx", str(tmp_path / "images"), "-o", str(tmp_path / "images")]
+    assert main(words) == 3
+    assert "choose another folder" in capsys.readouterr().err
+    assert names(tmp_path / "images") == set()

@@ -1,5 +1,7 @@
 """Numbers that came out of the released code of TransCal and PseudoCal."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -123,3 +125,62 @@ def test_linear_scaling(method, validation_nll, golden):
     calibration = method(SOURCE, penalty=0.0)
     assert scores(calibration) == pytest.approx(golden, rel=2e-5)
     assert scores(calibration, SOURCE)[1] < validation_nll
+
+
+def test_the_page_shows_these_numbers():
+    """The table of docs/paper/calibrators.md: released, `reference=True`, and our default."""
+    page = Path(__file__).parents[2] / "docs" / "paper" / "calibrators.md"
+    table = page.read_text(encoding="utf-8").partition("| | released |")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:5]] for line in table.splitlines()[2:]]
+
+    def ece_of(calibration):
+        return scores(calibration)[0]
+
+    def validation_nll(calibration):
+        return scores(calibration, SOURCE)[1]
+
+    def temperature(calibration):
+        return calibration.temperature
+
+    def transcals(**settings):
+        return [
+            transcal(SOURCE, RATIO, TARGET.logits, reference=reference, **settings)
+            for reference in (True, False)
+        ]
+
+    expected = {
+        "TempScal, T": (temperature, [tempscal(SOURCE, reference=True), tempscal(SOURCE)]),
+        "CPCS, T": (temperature, [cpcs(SOURCE, RATIO, reference=True), cpcs(SOURCE, RATIO)]),
+        "TransCal, T": (temperature, transcals()),
+        "TransCal without variance term": (temperature, transcals(variance=False)),
+        "TransCal without bias term": (temperature, transcals(bias=False)),
+        "TransCal without either": (temperature, transcals(bias=False, variance=False)),
+        "Oracle by NLL, T": (
+            temperature,
+            [oracle(TARGET.logits, TARGET.labels, reference=each) for each in (True, False)],
+        ),
+        "Oracle by ECE, ECE": (
+            ece_of,
+            [
+                oracle(TARGET.logits, TARGET.labels, by="ece", reference=each)
+                for each in (True, False)
+            ],
+        ),
+        "VectorScal, `penalty=0`, validation NLL": (
+            validation_nll,
+            [vectorscal(SOURCE, reference=True), vectorscal(SOURCE, penalty=0.0)],
+        ),
+        "MatrixScal, `penalty=0`, validation NLL": (
+            validation_nll,
+            [matrixscal(SOURCE, reference=True), matrixscal(SOURCE, penalty=0.0)],
+        ),
+    }
+    assert [name for name, *_ in rows] == list(expected)
+    for name, _, *shown in rows:
+        value, calibrations = expected[name]
+        for cell, calibration in zip(shown, calibrations, strict=True):
+            scale = 100 if cell.endswith("%") else 1
+            digits = len(cell.rstrip("%").partition(".")[2])
+            assert float(cell.rstrip("%")) == pytest.approx(
+                scale * value(calibration), abs=0.6 * 10**-digits
+            ), name

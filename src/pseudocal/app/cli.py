@@ -405,6 +405,8 @@ def calibrate(
         _finish(steps, quiet=quiet, as_json=as_json, exit_code=exit_code)
         return
     if model is None or data is None or out is None:
+        if model is not None and data is not None:
+            raise typer.BadParameter("missing --out FOLDER, for example -o out/")
         raise typer.BadParameter("expected MODEL, DATA and --out, or --job FILE")
     image_settings = resizing(resize) | cropping(size, crop) | normalisation(preprocess)
     more = {

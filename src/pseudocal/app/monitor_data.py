@@ -129,10 +129,11 @@ class ModelSource:
         # a monitor names its models in a file, so code that it names needs consent
         job_file = folder / STATE
         self._job = replace(job, data=data, trust=trust, job_file=job_file, device=device)
+        for name in state.fingerprints:
+            if not Path(name).is_file():
+                raise InputError(f"the model {name} is not there any more: move it back")
         changed = [
-            name
-            for name, known in state.fingerprints.items()
-            if not Path(name).is_file() or _hash_of_file(Path(name)) != known
+            name for name, known in state.fingerprints.items() if _hash_of_file(Path(name)) != known
         ]
         if changed:
             raise InputError(

@@ -481,6 +481,12 @@ def holding(path: Path, views: Views, *, make: bool = False) -> Iterator[Monitor
             raise OutputError(f"the monitor {path} is a file: choose another name")
         if os.path.lexists(path / RECORD):
             raise OutputError(f"{path} is a run folder: choose another folder for the monitor")
+        found = [name for name in FILES if os.path.lexists(path / name)]
+        if found:
+            raise OutputError(
+                f"{path} is no monitor, but has files of the same names ({', '.join(found)}): "
+                "choose another folder for the monitor"
+            )
     with writing(path, path):
         if make:
             path.mkdir(parents=True, exist_ok=True)

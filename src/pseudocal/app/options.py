@@ -174,7 +174,7 @@ def fraction(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
-        raise InputError(f"expected a fraction like 1% or 0.01, got {text!r}")
+        raise InputError(f"expected a fraction like 5% or 0.05, got {text!r}")
     return value
 
 

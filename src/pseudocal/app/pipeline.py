@@ -21,7 +21,7 @@ from pseudocal.app.label_files import read_labels
 from pseudocal.app.models.files import OutputType
 from pseudocal.app.publishing import publishing
 from pseudocal.app.render import Result, render, render_threshold
-from pseudocal.app.run import CALIBRATION, COLLECTED, LABEL_PAGE, OF_JOB, Run
+from pseudocal.app.run import CALIBRATION, COLLECTED, LABEL_PAGE, MODEL_FILES, OF_JOB, Run
 from pseudocal.app.thresholds import RunThreshold, stored_labels, threshold_of
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal, uncalibrated
@@ -101,6 +101,7 @@ def _keep_in_use(
 def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
     """Collect, conclude and render, yielding notes and progress; returns the result."""
     job = replace(job, method=_for_runs(job.method))
+    _check_inputs_stay(job)
     with publishing(job.out) as aside:
         if job.labels is None:
             yield from _replaced_labels(job.out, "Pass --labels labels.csv")
@@ -133,6 +134,25 @@ def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
                 if name not in OF_JOB:
                     (aside / name).unlink(missing_ok=True)
     return result
+
+
+def _check_inputs_stay(job: Job) -> None:
+    """Refuse an output folder in which the results would replace a model or mix with the data."""
+    out = job.out.resolve()
+    seconds = job.second_opinion
+    models = [job.model, *((seconds,) if isinstance(seconds, str) else seconds or ())]
+    for model in models:
+        place = Path(model).resolve()
+        if place.parent == out and place.name in MODEL_FILES:
+            raise InputError(
+                f"the results would replace the model {model}: choose another folder",
+                setting="out",
+            )
+    if Path(job.data).resolve() == out:
+        raise InputError(
+            f"the results would be written between the data in {job.data}: choose another folder",
+            setting="out",
+        )
 
 
 def saved_steps(out: Path) -> Steps:

@@ -114,7 +114,9 @@ def summary_lines(result: Result) -> Iterator[str]:
     yield mean
     yield from _verdict_lines(result)
     if data.unreadable:
-        yield f"{len(data.unreadable):,} inputs could not be read; the report lists them"
+        first = data.unreadable[0][0]
+        more = "; the report lists them" if len(data.unreadable) > 1 else f": {first}"
+        yield f"{count(len(data.unreadable), 'input')} could not be read{more}"
     if data.skipped:
         yield f"{len(data.skipped):,} of {data.blocks} were skipped; the report lists them"
     for fact in cautions:

@@ -28,6 +28,7 @@ from pseudocal.app.run import (
     LABEL_TABLE,
     PARTS,
     PARTS_RECORD,
+    RECORD,
     RENDERED,
     UNCONFIRMED,
 )
@@ -74,6 +75,7 @@ def publishing(out: Path, *, keep: Iterable[str] = ()) -> Iterator[Path]:
                 with writing(out, out):
                     _finish(out)
                     _check_places(out, (*COLLECTED, *RENDERED, LABEL_PAGE, LABEL_TABLE))
+                    _check_no_others(out)
                     if os.path.lexists(out / PARTS):
                         check_no_links(out / PARTS)
                     _make_ours(out / STAGED)
@@ -120,6 +122,18 @@ def _check_places(out: Path, names: Iterable[str]) -> None:
             continue
         if name not in FOLDERS or not (place / FOLDERS[name]).is_file():
             raise OutputError(f"{place} cannot be written: there is a folder of that name")
+
+
+def _check_no_others(out: Path) -> None:
+    """Refuse a folder without a run in which files of others have the names of ours."""
+    if any(os.path.lexists(out / name) for name in (RECORD, CALIBRATION, PARTS)):
+        return
+    found = [name for name in (*COLLECTED, *RENDERED, LABEL_PAGE) if os.path.lexists(out / name)]
+    if found:
+        raise OutputError(
+            f"{out} has no run, but files that a run would replace or remove "
+            f"({', '.join(found[:3])}): choose another folder"
+        )
 
 
 def _check_same(out: Path, folder: int | None) -> None:

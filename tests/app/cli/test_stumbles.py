@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from pseudocal import Calibration, InputError, PseudoCal, TemperatureScaling, rows_to_label, softmax
+from pseudocal.app.inputs.sets import refuse_texts
 from pseudocal.app.job import Job, read_job, write_job
 from pseudocal.app.label_files import read_label_lines
 from pseudocal.app.labelling import ToLabel, label, write_labelling_page
@@ -246,3 +247,15 @@ def test_a_job_keeps_its_class_names_in_a_file(pseudocal, tabular, features, tmp
     (tmp_path / "job.toml").write_text(outside)
     with pytest.raises(InputError, match="beside the job file"):
         read_job(tmp_path / "job.toml")
+
+
+# ------------------------------------------------------------------------------ a wrong file
+
+
+def test_a_json_file_as_data_is_named_and_not_printed(tmp_path):
+    path = tmp_path / "truth.json"
+    path.write_text(json.dumps({f"new_{i:03d}.png": "cat" for i in range(1100)}))
+    with pytest.raises(InputError, match="which begins with") as caught:
+        refuse_texts(str(path))
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value)) < 400

@@ -102,6 +102,17 @@ def test_a_changed_model_is_refused(world: World):
     save_linear(world.folder / "other.onnx", np.ones((6, 4)))
     with pytest.raises(InputError, match="has changed since the baseline"):
         watch(world.monitor, world.batch("mon"))
+    (world.folder / "other.onnx").unlink()
+    with pytest.raises(InputError, match="is not there any more"):
+        watch(world.monitor, world.batch("mon"))
+
+
+def test_a_page_of_the_user_is_not_replaced(world: World):
+    world.monitor.mkdir()
+    (world.monitor / "index.html").write_text("mine")
+    with pytest.raises(OutputError, match="choose another folder"):
+        watch(world.monitor, baseline=world.out)
+    assert (world.monitor / "index.html").read_text() == "mine"
 
 
 def test_a_calibrated_copy_in_the_place_of_the_model_is_refused(world: World, capsys):
@@ -566,5 +577,6 @@ def test_the_gas_sensors_of_the_gallery(tmp_path, monkeypatch):
     committed = (ROOT / "docs" / "howto" / "watch_gas.html").read_text()
     for one in (page, committed):
         assert one.count("true accuracy, given later") == 1
-        rows = re.findall(r'data-label="True accuracy">([^<]+)<', one)
-        assert rows == ["61%", "50%", "72%", "93%", "76%", "84%"]
+        rows = re.findall(r'data-label="True accuracy">([^<]+)%<', one)
+        # the last digits of the trained networks depend on the processor
+        assert [int(row) for row in rows] == pytest.approx([61, 50, 72, 93, 76, 84], abs=1)

@@ -111,7 +111,12 @@ def test_a_segmenter_has_frames(cache, tmp_path):
 
 @pytest.mark.parametrize(
     ("title", "name"),
-    [("ResNet-34", "resnet34"), ("ResNet-50", "resnet50"), ("ViT-B/16", "vit-b16")],
+    [
+        ("ResNet-34", "resnet34"),
+        ("ResNet-50", "resnet50"),
+        ("ResNet-101", "resnet101"),
+        ("ViT-B/16", "vit-b16"),
+    ],
 )
 def test_the_memory_in_the_docs(title, name):
     docs = Path(__file__).parents[3] / "docs"

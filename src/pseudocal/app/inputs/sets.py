@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import sys
 from abc import ABC, abstractmethod
 from collections import deque
@@ -448,7 +449,8 @@ def refuse_texts(data: str) -> None:
     if data == "-" or not path.is_file() or path.suffix.lower() in IMAGE_SUFFIXES:
         return
     first = read_lines(path, "a text file of paths")[0]
-    if not (path.parent / first).exists() and Path(first).suffix.lower() not in IMAGE_SUFFIXES:
+    found = os.path.exists(path.parent / first)  # also of a line that is too long for a path
+    if not found and Path(first).suffix.lower() not in IMAGE_SUFFIXES:
         raise InputError(
             f"expected a list of images, one path per line, got {path}, which begins with "
             f"{first[:60]!r}; if these are texts, name them",
