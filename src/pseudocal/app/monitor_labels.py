@@ -65,7 +65,8 @@ def label_monitor(
     Args:
         monitor: the folder of the monitor.
         n: how many inputs to label.
-        classes: the names of the classes, if the baseline had none.
+        classes: the names of the classes, if the baseline had none. Synonyms may follow a name, each
+            after a tab.
         trust_paths: whether to read files that the folder names, if somebody else wrote it.
 
     Returns:

@@ -16,7 +16,7 @@ from pseudocal.app.monitor_folder import (
     EARLY,
     LATE,
     METRICS,
-    PAGE,
+    MONITOR_PAGE,
     BaselineEvent,
     BatchEvent,
     Change,
@@ -504,7 +504,7 @@ def views(state: State, events: Sequence[Event]) -> dict[str, str]:
         events: those of its history that the page shows.
 
     """
-    return {PAGE: page(state, events), METRICS: metrics(state, events)}
+    return {MONITOR_PAGE: page(state, events), METRICS: metrics(state, events)}
 
 
 def page(state: State, events: Sequence[Event]) -> str:
