@@ -187,6 +187,10 @@ def watch_steps(
     device: str = "cpu",
 ) -> WatchSteps:
     """Do what `watch` does, yielding notes and progress."""
+    if data is None and ground_truth is not None:
+        raise InputError(
+            "ground truth needs the data of its batch: name the data again", setting="ground_truth"
+        )
     if data is None and baseline is None:
         raise InputError("there is nothing to do: name new data, or a baseline", setting="baseline")
     if (every is None) != (column is None):
