@@ -6,9 +6,10 @@ files may run code is never written: consent is given each time.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import tomllib
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, get_type_hints
 
@@ -75,10 +76,10 @@ class Job:
     method: PseudoCal = DEFAULT_METHOD
     second_opinion: str | tuple[str, ...] | None = None
     trust: bool = False
-    job_file: Path | None = field(default=None, compare=False)
+    job_file: Path | None = dataclasses.field(default=None, compare=False)
     architecture: str | None = None
-    preprocessing: ImageSettings = field(default_factory=lambda: ImageSettings())
-    second_preprocessing: ImageSettings = field(default_factory=lambda: ImageSettings())
+    preprocessing: ImageSettings = dataclasses.field(default_factory=lambda: ImageSettings())
+    second_preprocessing: ImageSettings = dataclasses.field(default_factory=lambda: ImageSettings())
     assumed: tuple[str, ...] = ()
     preprocess_check: bool = True
     logits_tensor: str | None = None
