@@ -351,14 +351,13 @@ class Parts:
     def _finished(self, work: CollectWork, start: int = 0) -> Iterator[int]:
         """The numbers of blocks whose files are there, in order; missing ones are worked on."""
         numbers = range(start, len(self._blocks.blocks))
-        missing = [number for number in numbers if not self._is_there(number, work)]
-        todo = [(number, self._blocks.blocks[number]) for number in missing]
-        with closing(self._executor.map(work.start, todo)) as results:
+        todo = {n: self._blocks.blocks[n] for n in numbers if not self._is_there(n, work)}
+        with closing(self._executor.map(work.start, list(todo.items()))) as results:
             for number in numbers:
-                if number in missing:
+                if number in todo:
                     result = next(results)
                     if isinstance(result, Failure):
-                        self.skipped.add(self._blocks.blocks[number].name, result.reason)
+                        self.skipped.add(todo[number].name, result.reason)
                 if self.path(number).exists():
                     self.unreadable.update(self._unreadable(number))
                 yield number
