@@ -681,7 +681,7 @@ def finish_run(
         second_files=opinion_files(opinion_names(job.second_opinion, job.data)),
         method=job.method,
         settings={"batch_size": plan.batch_size, **(settings or {}), **recorded_settings(job)},
-        versions=runtime_versions(),
+        versions=runtime_versions([each.kind for each in (plan.model, *plan.second_models)]),
     )
     _write_job(plan, folder)
     return save_run(folder, record, evidence, probe_inputs)

@@ -24,7 +24,7 @@ from pseudocal.app.export import check_unchanged, is_fitted
 from pseudocal.app.inputs.ground_truth import read_ground_truth
 from pseudocal.app.job import Job, Note, Tick, job_content
 from pseudocal.app.label_files import shown_classes
-from pseudocal.app.labelling import is_array, shown_inputs
+from pseudocal.app.labelling import shown_inputs
 from pseudocal.app.models.files import open_model
 from pseudocal.app.monitor_data import (
     ModelSource,
@@ -66,14 +66,13 @@ from pseudocal.app.pipeline import conclude, run_steps
 from pseudocal.app.publishing import finish_publishing
 from pseudocal.app.records import encode_json
 from pseudocal.app.report.images import thumbnail
-from pseudocal.app.run import Run, signature_of
+from pseudocal.app.run import SUMMARY, Run, signature_of
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.confidence import confidences
 from pseudocal.files import load_json, own_file
 from pseudocal.monitor import FEWEST, Monitor, Reference, Summary
 
-SUMMARY = "summary.json"  # in the run of a batch: sums of its signals
 CLASSES_SHOWN = 20  # predicted classes in an event
 CHANGED_SHOWN = 8  # predicted classes in a change
 TYPICAL_SHOWN = 12  # inputs in a change
@@ -469,7 +468,7 @@ def _typical(
     for row, one in zip(rows.tolist(), shown, strict=True):
         image = thumbnail(one.image_file) if isinstance(one.image_file, Path) else None
         text = ""
-        if not is_array(run.record):  # whose numbers say nothing to a person
+        if not run.record.of_array:  # whose numbers say nothing to a person
             text = ", ".join(f"{name}: {value}" for name, value in one.cells)
         found.append(
             TypicalInput(one.name, names[signals.predicted[row]], image, text[:TEXT_SHOWN])
