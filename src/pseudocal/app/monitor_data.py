@@ -23,7 +23,7 @@ from pseudocal.app.collect import Plan, collect, open_models, opinion_files, opi
 from pseudocal.app.inputs.tables import check_regular, read_columns
 from pseudocal.app.job import Job, Note, Tick, job_of, read_job
 from pseudocal.app.monitor_folder import STATE, State
-from pseudocal.app.outputs import collect_outputs, saved_array
+from pseudocal.app.outputs import collect_outputs, read_outputs
 from pseudocal.app.periods import format_time, parse_every, period_starts, times_in
 from pseudocal.app.run import JOB, Run, is_signature_of, is_signed
 from pseudocal.arrays import InputError
@@ -236,7 +236,10 @@ class OutputsSource:
 
     def names(self) -> list[str]:
         """The numbers of the rows."""
-        return [str(i) for i in range(len(saved_array(self._path, self._state.saved.get("field"))))]
+        return [
+            str(i)
+            for i in range(len(read_outputs(self._path, self._state.saved.get("field")).array))
+        ]
 
 
 Source = ModelSource | OutputsSource
