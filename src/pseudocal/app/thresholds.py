@@ -226,14 +226,12 @@ def check_classifier(run: Run) -> None:
 
 def predictions_of(
     run: Run, temperature: float
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64] | None]:
+) -> tuple[NDArray[np.intp], NDArray[np.float64], NDArray[np.intp] | None]:
     """Predicted class and confidence of each row, and the class that the second model predicts."""
     second = None
     if run.record.second_models:
-        second = run.second_logits[0]
-        if second.ndim == 2:  # saved outputs of a second model may be predicted classes
-            second = predictions(second)
-        second = second.astype(np.int64)
+        said = run.second_logits[0]  # saved outputs may be predicted classes
+        second = said.astype(np.intp) if said.ndim == 1 else predictions(said)
     return predictions(run.logits), confidences(run.logits, temperature), second
 
 
