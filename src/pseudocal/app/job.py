@@ -22,6 +22,7 @@ from pseudocal.app.records import convert
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import PseudoCal
 from pseudocal.files import brief, is_inside, own_file, replacing
+from pseudocal.predictors import models_in
 from pseudocal.skipped import one_line
 
 Sampling = Literal["stratified", "random"]
@@ -111,10 +112,8 @@ class Job:
                 )
         if self.table not in (None, "csv", "parquet"):
             raise InputError(f"{brief(self.table)} is not csv or parquet", setting="table")
-        opinions = self.second_opinion or ()
-        if isinstance(opinions, str):
-            opinions = (opinions,)
-        for path in (self.model, self.data, self.ground_truth, self.labels, self.out, *opinions):
+        paths = (self.model, self.data, self.ground_truth, self.labels, self.out)
+        for path in (*paths, *models_in(self.second_opinion)):
             if "\0" in str(path or ""):
                 raise InputError(f"a path has a null character: {brief(str(path))}")
 
@@ -268,11 +267,14 @@ def job_content(job: Job) -> dict[str, Any]:
 
 
 def _absolute(name: Any) -> Any:
-    """A file or folder that is found from anywhere; other names stay as they are."""
+    """Files and folders that are found from anywhere."""
     if isinstance(name, list | tuple):
-        return [_absolute(each) for each in name]
-    if isinstance(name, Path):
-        return os.path.abspath(name)
+        return [absolute(each) for each in name]
+    return os.path.abspath(name) if isinstance(name, Path) else absolute(name)
+
+
+def absolute(name: str) -> str:
+    """The absolute path of a file or folder that exists; other names stay as they are."""
     return os.path.abspath(name) if Path(name).exists() else name
 
 

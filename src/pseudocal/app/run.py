@@ -431,10 +431,7 @@ class LogitWriter:
         self._files: list[Any] = []  # of the model, then of the second models
 
     def write(self, rows: NDArray[np.intp], *logits: Logits) -> None:
-        """Write the logits of some inputs, of the model and then of each second model.
-
-        No logits mean that they are maps, which are too large to write.
-        """
+        """Write the logits of some inputs, of the model and then of each second model."""
         if not self._files:
             for i, each in enumerate(logits):
                 shape = (len(self._written), each.shape[1])
@@ -445,6 +442,10 @@ class LogitWriter:
             if each.shape != (len(rows), file.shape[1]):
                 raise InputError(f"expected logits {(len(rows), file.shape[1])}, got {each.shape}")
             file[rows] = each
+        self.mark_predicted(rows)
+
+    def mark_predicted(self, rows: NDArray[np.intp]) -> None:
+        """Count inputs as predicted; maps of pixels are too large to write."""
         self._written[rows] = True
 
     def finish(self) -> NDArray[np.intp]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from pseudocal.app.collect import reading_options
 from pseudocal.app.export import check_unchanged, is_fitted
-from pseudocal.app.inputs.ground_truth import read_ground_truth
+from pseudocal.app.inputs.ground_truth import check_range, read_ground_truth
 from pseudocal.app.job import Job, Note, Tick, job_content
 from pseudocal.app.label_files import shown_classes
 from pseudocal.app.labelling import shown_inputs
@@ -214,8 +214,10 @@ def watch_steps(
         if result.state.job is None:
             source: Source = OutputsSource(Path(data), result.state)
         else:
-            source = ModelSource(data, result.state, monitor.path, trust=trust, device=device)
-        parts, waiting = source.parts(every, column, now)
+            source = ModelSource(
+                data, result.state, monitor.path, column, trust=trust, device=device
+            )
+        parts, waiting = source.parts(every, now)
         result = replace(result, waiting=waiting)
         for part in parts:
             counted = len(result.batches)
@@ -495,11 +497,7 @@ def _add_truth(
     truth = read_ground_truth(path, names, classes)
     number = {name: i for i, name in enumerate(names)}
     known = truth[[number[name] for name in run.record.names]]
-    if known.min() < 0 or known.max() >= run.logits.shape[1]:
-        raise InputError(
-            f"{path} has classes from {known.min()} to {known.max()}, and the model has 0 to "
-            f"{run.logits.shape[1] - 1}"
-        )
+    check_range(known, run.logits.shape[1], path)
     identity = identity_of("ground truth", part.identity, known)
     if monitor.has_seen(identity):
         return result
