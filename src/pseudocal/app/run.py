@@ -14,6 +14,7 @@
 | `calibration.json`, `report.json`, `report.html`, `predictions.*`, `model*`, `unconfirmed-model*` | results |
 | `threshold.json` | which predictions to accept, and what that promises |
 | `label.html`, `to-label.csv` | the labelling page and its table |
+| `summary.json`, `joined-inputs.csv` | of a monitor: sums of a batch's signals; inputs of several runs |
 
 Nobody else knows a file name. `publishing.py` lets the files appear all at once.
 
