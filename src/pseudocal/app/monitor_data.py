@@ -240,10 +240,8 @@ class OutputsSource:
 
     def names(self) -> list[str]:
         """The numbers of the rows."""
-        return [
-            str(i)
-            for i in range(len(read_outputs(self._path, self._state.saved.get("field")).array))
-        ]
+        saved = read_outputs(self._path, self._state.saved.get("field"))
+        return [str(i) for i in range(len(saved.array))]
 
 
 Source = ModelSource | OutputsSource
