@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pseudocal import InputError
+from pseudocal.app import run as module
 from pseudocal.app.run import LogitWriter
 
 
@@ -24,3 +25,9 @@ def test_second_models_have_files_of_their_own_with_the_same_rows(tmp_path):
     assert writer.finish().tolist() == [1, 3]
     assert np.load(tmp_path / "logits.npy").tolist() == [[1, 0], [3, 0]]
     assert np.load(tmp_path / "second-0.npy").tolist() == [[2, 0], [6, 0]]
+
+
+def test_versions_include_the_package_of_a_format_that_another_process_imports(monkeypatch):
+    monkeypatch.setattr(module, "version", lambda name: f"version of {name}")
+    assert "catboost" not in module.runtime_versions(["onnx"])
+    assert module.runtime_versions(["catboost"])["catboost"] == "version of catboost"

@@ -22,6 +22,7 @@ from pseudocal.app.cli_bench import bench, train
 from pseudocal.app.cli_watch import label_in_monitor, refine_in_monitor, watch
 from pseudocal.app.errors import INTERRUPTED, USAGE, VERDICT_CODES, explain
 from pseudocal.app.job import ImageSettings, Job, Sampling, read_job
+from pseudocal.app.label_files import split_synonyms
 from pseudocal.app.labelling import label as write_labelling_page
 from pseudocal.app.models.files import OutputType
 from pseudocal.app.monitor_folder import is_monitor
@@ -68,11 +69,15 @@ from pseudocal.calibrators.wording import count
 from pseudocal.extras import MissingExtraError
 
 DEFAULT = PseudoCal()
-# the options of calibrate that two saved outputs have
+# the options that may stand beside --job, those of two saved outputs, and those of a monitor
+PRINTED = {"quiet", "as_json", "exit_code"}
+JOB_SETTINGS = {"job_file", "other_model", "other_data", "out", "trust_model", *PRINTED}
 SAVED_SETTINGS = {
     *("model", "second_opinion", "classes", "out", "output_type", "binary", "field"),
-    *("quiet", "as_json", "exit_code"),
+    *PRINTED,
 }
+MONITOR_LABEL_SETTINGS = {"target", "n", "classes", "trust_paths"}
+MONITOR_REFINE_SETTINGS = {"target", "labels", "trust_model", "trust_paths", "device", *PRINTED}
 DEMO_OUT = Path("demo-output")
 EXPECTED = (
     "Image size .* exceeds limit",  # from Pillow; our own limit counts the file as unreadable
@@ -380,8 +385,7 @@ def calibrate(
 ) -> None:
     """Calibrate MODEL on unlabelled DATA; write a calibrated model, predictions and a report."""
     if job_file is not None:
-        allowed = {"out", "trust_model", "quiet", "as_json", "exit_code", "job_file"}
-        check_alone(context, "--job", allowed | {"other_model", "other_data"})
+        check_alone(context, "--job", JOB_SETTINGS)
         job = read_job(job_file, model=other_model, data=other_data, out=out, trust=trust_model)
         _finish(calibrate_steps(job), quiet=quiet, as_json=as_json, exit_code=exit_code)
         return
@@ -391,18 +395,16 @@ def calibrate(
         )
     if model is not None and data is None and Path(model).suffix.lower() in SAVED:
         check_alone(context, "saved outputs", SAVED_SETTINGS)
-        steps = saved_steps(
-            collect_outputs(
-                model,
-                Path(model).with_suffix("") if out is None else out,
-                second_opinion=one_file(second_opinion),
-                output_type=output_type,
-                binary=binary,
-                field=field,
-                classes=names_in(classes),
-            )
+        folder = collect_outputs(
+            model,
+            Path(model).with_suffix("") if out is None else out,
+            second_opinion=one_file(second_opinion),
+            output_type=output_type,
+            binary=binary,
+            field=field,
+            classes=names_in(classes),
         )
-        _finish(steps, quiet=quiet, as_json=as_json, exit_code=exit_code)
+        _finish(saved_steps(folder), quiet=quiet, as_json=as_json, exit_code=exit_code)
         return
     if model is None or data is None or out is None:
         if model is not None and data is not None:
@@ -477,6 +479,7 @@ def _finish(steps: Steps, *, quiet: bool, as_json: bool, exit_code: bool) -> Non
     short_help="Write a page for labelling a few inputs.",
 )
 def label(
+    context: typer.Context,
     target: RunOrOutputs,
     n: Annotated[int, option("-n", help="inputs to label", min=1, show_default=True)] = 50,
     for_threshold: Annotated[
@@ -495,16 +498,16 @@ def label(
     field: SavedField = None,
 ) -> None:
     """Choose inputs to label, and write a page for the browser and a table to fill in."""
-    names = names_in(classes)
+    lines = names_in(classes, synonyms=True)
     if is_monitor(target):
-        label_in_monitor(target, n, names, trust_paths)
+        check_alone(context, "a monitor", MONITOR_LABEL_SETTINGS)
+        label_in_monitor(target, n, lines, trust_paths)
         return
     saved = {"inputs": inputs, "output_type": output_type, "binary": binary, "field": field}
-    folder = _run_folder(target, out, saved, names)
+    folder = _run_folder(target, out, saved, split_synonyms(lines)[0])
     most = None if for_threshold is None else fraction(for_threshold)
-    synonyms = names_in(classes, synonyms=True)
     page = write_labelling_page(
-        folder, n, for_threshold=most, classes=synonyms, trust_paths=trust_paths
+        folder, n, for_threshold=most, classes=lines, trust_paths=trust_paths
     )
     typer.echo(f"{page}: {n:,} to label; open it in a browser, label, save labels.csv")
     typer.echo(f"{folder / LABEL_TABLE}: the same as a table, to fill in elsewhere")
@@ -521,6 +524,7 @@ def label(
     short_help="Recalibrate with a person's labels.",
 )
 def refine(
+    context: typer.Context,
     target: RunOrOutputs,
     labels: Annotated[
         Path, typer.Argument(help="table with the columns file and label, of pixels also y and x")
@@ -548,6 +552,7 @@ def refine(
 ) -> None:
     """Recalibrate OUT with a person's LABELS: temperature, model, predictions and report."""
     if is_monitor(target):
+        check_alone(context, "a monitor", MONITOR_REFINE_SETTINGS)
         done = refine_in_monitor(
             target,
             labels,
@@ -625,12 +630,8 @@ def _run_folder(
         return collect_outputs(target, folder, classes=classes, **saved)
     for name, value in {"out": out, **saved}.items():
         if value:
-            raise _only_for_outputs(target, name)
+            raise InputError(f"expected a file of saved outputs, got {target}", setting=name)
     return target
-
-
-def _only_for_outputs(target: Path, setting: str) -> InputError:
-    return InputError(f"expected a file of saved outputs, got {target}", setting=setting)
 
 
 # ------------------------------------------------------------------------------ watch

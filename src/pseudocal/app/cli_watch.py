@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from pseudocal.app.errors import ALARM_CODES
-from pseudocal.app.monitor_folder import HISTORY, PAGE
+from pseudocal.app.monitor_folder import HISTORY, MONITOR_PAGE
 from pseudocal.app.monitor_labels import LabelledResult, label_monitor, refine_monitor_steps
 from pseudocal.app.monitor_page import alarm_lines, batch_lines, headline, labels_lines
 from pseudocal.app.options import AsJson, Device, Quiet, data_option, model_option, output_option
 from pseudocal.app.progress import show_progress
 from pseudocal.app.records import to_plain
+from pseudocal.app.run import PAGE
 from pseudocal.app.watching import WatchResult, watch_steps
 
 
@@ -106,7 +107,7 @@ def summary(result: WatchResult) -> dict[str, Any]:
         "repeated": list(result.repeated),
         "waiting": result.waiting,
         "ground_truth": [to_plain(truth) for truth in result.truths],
-        "page": str(result.folder / PAGE),
+        "page": str(result.folder / MONITOR_PAGE),
     }
 
 
@@ -134,10 +135,10 @@ def result_lines(result: WatchResult) -> Iterator[str]:
     elif result.retrain:
         again = f"pseudocal watch {result.folder} --baseline OUT"
         yield f"Next: retrain the model, calibrate it, and restart the monitor: {again}"
-    yield f"page: {result.folder / PAGE}, history: {result.folder / HISTORY}"
+    yield f"page: {result.folder / MONITOR_PAGE}, history: {result.folder / HISTORY}"
 
 
-def label_in_monitor(folder: Path, n: int, classes: tuple[str, ...], trust_paths: bool) -> None:
+def label_in_monitor(folder: Path, n: int, classes: Sequence[str], trust_paths: bool) -> None:
     """Write the labelling page of a monitor, and say what to do with it."""
     page = label_monitor(folder, n, classes=classes, trust_paths=trust_paths)
     typer.echo(f"{page}: {n:,} to label; open it in a browser, label, save labels.csv")
@@ -165,6 +166,6 @@ def refine_in_monitor(
         typer.echo("\n".join(labels_lines(done.event)))
         for name in done.result.report.model.files:
             typer.echo(f"calibrated model: {done.result.out / name}")
-        typer.echo(f"report: {done.result.out / 'report.html'}")
-        typer.echo(f"page: {folder / PAGE}")
+        typer.echo(f"report: {done.result.out / PAGE}")
+        typer.echo(f"page: {folder / MONITOR_PAGE}")
     return done

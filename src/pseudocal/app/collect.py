@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, files_at, refuse_shards
-from pseudocal.app.inputs.ground_truth import Masks, open_masks, read_ground_truth
+from pseudocal.app.inputs.ground_truth import Masks, check_range, open_masks, read_ground_truth
 from pseudocal.app.inputs.images import IMAGE_SUFFIXES
 from pseudocal.app.inputs.preprocessing import (
     Preprocessing,
@@ -50,7 +50,7 @@ from pseudocal.app.inputs.sets import (
     refuse_texts,
 )
 from pseudocal.app.inputs.tables import TABLES, unused_columns
-from pseudocal.app.job import Job, Note, Tick, write_job
+from pseudocal.app.job import Job, Note, Tick, absolute, write_job
 from pseudocal.app.label_files import check_label_file
 from pseudocal.app.models.encoders import COLUMNS
 from pseudocal.app.models.files import check_class_names, logits_reader, open_model
@@ -171,13 +171,8 @@ class Plan:
             raise InputError(
                 f"{self.job.ground_truth} has masks, and the model predicts one class per input"
             )
-        if self.ground_truth is not None:
-            known = self.ground_truth[self.order]
-            if known.min() < 0 or known.max() >= classes:
-                raise InputError(
-                    f"{self.job.ground_truth} has classes from {known.min()} to {known.max()}, "
-                    f"and the model has 0 to {classes - 1}"
-                )
+        if self.ground_truth is not None and self.job.ground_truth is not None:
+            check_range(self.ground_truth[self.order], classes, self.job.ground_truth)
         if self.job.labels is not None:
             names = [self.inputs.name(i) for i in self.order]
             check_label_file(self.job.labels, names, self.classes, classes)
@@ -219,6 +214,7 @@ def plan(job: Job, models: Models) -> Plan:
     if job.ground_truth is not None:
         masks = open_masks(job.ground_truth, inputs, order)
     size = batch_size_for(job, model, inputs)
+    check_seconds(job, models, inputs)
     views = views_of(job, models, inputs)
     checked = ""
     if job.preprocess_check and _chosen_here(job, model):
@@ -266,8 +262,7 @@ def open_models(job: Job, *, device: str | None = None) -> Models:
     settings = reading_options(job) | {"device": device or job.device}
     model = open_model(job.model, **settings)
     settings["classes"] = job.classes or model.classes
-    names = opinion_names(job.second_opinion, job.data)
-    return (model, *(open_model(name, **settings) for name in names))
+    return (model, *(open_model(name, **settings) for name in models_in(job.second_opinion)))
 
 
 def reading_options(job: Job) -> dict[str, Any]:
@@ -284,13 +279,13 @@ def reading_options(job: Job) -> dict[str, Any]:
     return settings
 
 
-def opinion_names(given: Any, data: str) -> list[str]:
-    """The names of second opinions.
+def opinion_names(given: Any, data: str) -> tuple[str, ...]:
+    """The names of second opinions, as runs record them.
 
     A surrogate gets the features that suit the data, and its files an absolute path.
 
     >>> opinion_names("surrogate", "features.parquet"), opinion_names(["other.onnx"], "images/")
-    (['surrogate:columns'], ['other.onnx'])
+    (('surrogate:columns',), ('other.onnx',))
     """
     names = list[str]()
     for name in models_in(given):
@@ -301,7 +296,7 @@ def opinion_names(given: Any, data: str) -> list[str]:
         if kind in ("surrogate", "zero-shot") and file and Path(file).exists():
             name = f"{kind}:{Path(file).resolve()}"
         names.append(name)
-    return names
+    return tuple(names)
 
 
 def opinion_files(names: list[str]) -> tuple[str, ...]:
@@ -429,24 +424,27 @@ def _open_images(job: Job, model: OpenModel) -> Data:
     return Data(images, words, job.assumed or tuple(assumed))
 
 
-def views_of(job: Job, models: Models, inputs: InputSet) -> ImageViews | None:
-    """The images for all models if they want them prepared differently; check that models fit."""
+def check_seconds(job: Job, models: Models, inputs: InputSet) -> None:
+    """Refuse second models with other classes, or that take other rows."""
     model, *seconds = models
     for second in seconds:
         check_class_names(model.classes, second.classes)
-    if isinstance(inputs, ImageSet | RemoteImageSet):
-        own = inputs.preprocessing
-        given = dict(job.second_preprocessing)
-        others = tuple(
-            preprocessing_of_second(own, second.expects.shape, second.expects.preprocessing, given)
-            for second in seconds
-        )
-        return None if all(other == own for other in others) else ImageViews(inputs, others)
-    for second in seconds:
         if isinstance(inputs, ArraySet):
             shape = inputs.array.shape[1:]
             second.expects.check(shape, f"the second opinion, got {job.data} with")
-    return None
+
+
+def views_of(job: Job, models: Models, inputs: InputSet) -> ImageViews | None:
+    """The images for all models, if second models want them prepared differently."""
+    if not isinstance(inputs, ImageSet | RemoteImageSet):
+        return None
+    own = inputs.preprocessing
+    given = dict(job.second_preprocessing)
+    others = tuple(
+        preprocessing_of_second(own, second.expects.shape, second.expects.preprocessing, given)
+        for second in models[1:]
+    )
+    return None if all(other == own for other in others) else ImageViews(inputs, others)
 
 
 # ------------------------------------------------------------------------------ collecting
@@ -488,14 +486,19 @@ def collect(plan: Plan, folder: Path) -> Progress:
                 background.submit(warm_up)  # while the model predicts
             evidence.add(step)
             if step.epoch == 0:  # later epochs mix the same inputs again
-                writer.write(step.rows, *logits_of_step(step))
+                if is_segmentation:
+                    writer.mark_predicted(step.rows)
+                else:
+                    writer.write(step.rows, *logits_of_step(step))
                 yield Tick("calibrating", len(step.rows), len(plan.order))
             if evidence.converged(job.method.tolerance):
                 break
         if job.predict == "all":
             for batch in batches:  # those left after an early stop
-                outputs = [] if is_segmentation else [each(batch.inputs) for each in predictors]
-                writer.write(batch.rows, *outputs)
+                if is_segmentation:
+                    writer.mark_predicted(batch.rows)
+                else:
+                    writer.write(batch.rows, *(each(batch.inputs) for each in predictors))
                 yield Tick("predicting", len(batch.rows), len(plan.order))
     rows = writer.finish()
     if is_segmentation:
@@ -606,7 +609,7 @@ def recorded_settings(job: Job) -> dict[str, Any]:
     """The settings of a job that belong in the record of a calibration."""
     return {
         "model": job.model,
-        "second_opinion": opinion_names(job.second_opinion, job.data),
+        "second_opinion": models_in(job.second_opinion),
         "data": _data_name(job),
         "max_samples": job.max_samples,
     }
@@ -678,10 +681,10 @@ def finish_run(
         second_models=sum(not each.encodes for each in plan.second_models),
         probe=tuple(np.searchsorted(rows, probe_rows).tolist()),
         not_mixed=plan.data.not_mixed,
-        second_files=opinion_files(opinion_names(job.second_opinion, job.data)),
+        second_files=opinion_files(models_in(job.second_opinion)),
         method=job.method,
         settings={"batch_size": plan.batch_size, **(settings or {}), **recorded_settings(job)},
-        versions=runtime_versions(),
+        versions=runtime_versions([each.kind for each in (plan.model, *plan.second_models)]),
     )
     _write_job(plan, folder)
     return save_run(folder, record, evidence, probe_inputs)
@@ -694,9 +697,8 @@ def _about_model(job: Job, model: OpenModel) -> AboutModel:
         recipe = "onnx-inside"
     elif model.kind == "huggingface" and model.expects.text:
         recipe = "huggingface-text"
-    name = os.path.abspath(job.model) if Path(job.model).exists() else job.model
     return AboutModel(
-        name=name,
+        name=absolute(job.model),
         title=Path(job.model).name,
         kind=model.kind,
         recipe=recipe,
@@ -714,7 +716,6 @@ def _write_job(plan: Plan, folder: Path) -> None:
         preprocessing = {name: v for name, v in asdict(used).items() if v is not None}
     resolved = replace(
         job,
-        second_opinion=tuple(opinion_names(job.second_opinion, job.data)),
         batch_size=plan.batch_size,
         preprocessing=preprocessing,
         assumed=plan.data.assumed,

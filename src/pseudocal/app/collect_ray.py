@@ -32,14 +32,13 @@ from pseudocal.app.collect import (
     Progress,
     as_logits_of,
     batch_size_for,
+    check_seconds,
     finish_run,
     logits_of_step,
     method_models,
-    opinion_names,
     plan,
     reading_options,
     recorded_settings,
-    views_of,
 )
 from pseudocal.app.inputs.blocks import InputBlock, Shard, files_of_rows, shards
 from pseudocal.app.inputs.sets import ArraySet
@@ -73,7 +72,7 @@ from pseudocal.files import (
     save_json,
     sweep,
 )
-from pseudocal.predictors import Checked, as_predictor
+from pseudocal.predictors import Checked, as_predictor, models_in
 from pseudocal.skipped import Skipped
 
 ALL_WORKERS = 100_000  # more workers than any cluster has
@@ -351,14 +350,13 @@ class Parts:
     def _finished(self, work: CollectWork, start: int = 0) -> Iterator[int]:
         """The numbers of blocks whose files are there, in order; missing ones are worked on."""
         numbers = range(start, len(self._blocks.blocks))
-        missing = [number for number in numbers if not self._is_there(number, work)]
-        todo = [(number, self._blocks.blocks[number]) for number in missing]
-        with closing(self._executor.map(work.start, todo)) as results:
+        todo = {n: self._blocks.blocks[n] for n in numbers if not self._is_there(n, work)}
+        with closing(self._executor.map(work.start, list(todo.items()))) as results:
             for number in numbers:
-                if number in missing:
+                if number in todo:
                     result = next(results)
                     if isinstance(result, Failure):
-                        self.skipped.add(self._blocks.blocks[number].name, result.reason)
+                        self.skipped.add(todo[number].name, result.reason)
                 if self.path(number).exists():
                     self.unreadable.update(self._unreadable(number))
                 yield number
@@ -404,7 +402,7 @@ def _sent(plan: Plan) -> list[Any]:
     """The models, each to be opened by the workers themselves."""
     job = plan.job
     settings = reading_options(job) | {"classes": plan.classes, "device": job.device}
-    names = (job.model, *opinion_names(job.second_opinion, job.data))
+    names = (job.model, *models_in(job.second_opinion))
     paths = [str(Path(name).resolve()) if Path(name).exists() else name for name in names]
     return [model_file(path, **settings) for path in paths]
 
@@ -430,7 +428,7 @@ def _join(parts: Parts, blocks: BlockPlan, folder: Path, started: float) -> Run:
         if "at" in columns:
             samples.append(PixelSample(**columns))
             sampled.append(rows)
-            writer.write(rows)
+            writer.mark_predicted(rows)
         elif len(rows):
             others = (columns[SECOND.format(i)] for i in range(len(columns) - 1))
             writer.write(rows, columns["logits"], *others)
@@ -497,7 +495,7 @@ def _plan_shards(job: Job, models: Models, files: list[str]) -> BlockPlan:
     found = shards(absolute, field=job.field, columns=columns, dtype=dtype)
     few = next(iter(_readable(Shard.read, found[:10], 1, "files").values()))[:4]
     inputs = ArraySet(few, str(few.dtype))
-    views_of(job, models, inputs)  # which refuses a second model that takes other rows
+    check_seconds(job, models, inputs)
     data = Data(inputs, f"{len(found):,} files of rows, unchanged")
     rows = np.arange(len(few))
     size = batch_size_for(job, model, inputs)

@@ -23,6 +23,7 @@ from pseudocal.app.inputs.preprocessing_check import WrongPreprocessingError
 from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError
 from pseudocal.files import OutputError
+from pseudocal.predictors import WHILE_PREDICTING
 
 BUG = 1
 USAGE = 2
@@ -46,7 +47,6 @@ FLAGS = {
 }
 # values that are written differently on the command line and in Python
 VALUES = {"classes": "FILE", "size": "HEIGHTxWIDTH"}
-MODEL_FAILED = "pseudocal: while the model predicted"
 
 
 def explain(error: BaseException) -> tuple[int, str]:
@@ -57,7 +57,7 @@ def explain(error: BaseException) -> tuple[int, str]:
     """
     message = with_flag(error) if isinstance(error, InputError) else str(error)
     text = " ".join(message.split()) or type(error).__name__
-    notes = [note for note in getattr(error, "__notes__", ()) if note.startswith(MODEL_FAILED)]
+    notes = [note for note in getattr(error, "__notes__", ()) if note.startswith(WHILE_PREDICTING)]
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED, "interrupted"
     if isinstance(error, WrongPreprocessingError):

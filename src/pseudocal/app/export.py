@@ -14,9 +14,14 @@ from pseudocal.calibrators import Calibration
 from pseudocal.skipped import one_line
 
 
+def can_export(calibration: Calibration, model: OpenModel) -> bool:
+    """Whether a temperature was fitted, and the format of the model can hold it."""
+    return model.export is not None and is_fitted(calibration)
+
+
 def why_not_exported(run: Run, calibration: Calibration, model: OpenModel) -> str | None:
-    """Why no calibrated model can be written, for the user; None if it can, or need not be said."""
-    if model.export is None or not is_fitted(calibration):
+    """Why a model that can be exported is not, for the user; None if there is no such reason."""
+    if not can_export(calibration, model):
         return None
     if run.record.output_type == "probabilities" and model.kind != "onnx":
         return f"no model exported: the {model.kind} returns probabilities, not logits"
@@ -32,8 +37,9 @@ def export(run: Run, calibration: Calibration, model: OpenModel, folder: Path) -
 
     Unless the verdict is "apply", the names begin with "unconfirmed-".
     """
-    refused = why_not_exported(run, calibration, model) is not None
-    if model.export is None or refused or not is_fitted(calibration):
+    if model.export is None or not can_export(calibration, model):
+        return ()
+    if why_not_exported(run, calibration, model) is not None:
         return ()
     names = model.export(calibration.temperature, folder, run.probe())
     # a later run, with another verdict, removes only what is listed

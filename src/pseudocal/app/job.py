@@ -6,9 +6,10 @@ files may run code is never written: consent is given each time.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import tomllib
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, get_type_hints
 
@@ -21,6 +22,7 @@ from pseudocal.app.records import convert
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import PseudoCal
 from pseudocal.files import brief, is_inside, own_file, replacing
+from pseudocal.predictors import models_in
 from pseudocal.skipped import one_line
 
 Sampling = Literal["stratified", "random"]
@@ -75,10 +77,10 @@ class Job:
     method: PseudoCal = DEFAULT_METHOD
     second_opinion: str | tuple[str, ...] | None = None
     trust: bool = False
-    job_file: Path | None = field(default=None, compare=False)
+    job_file: Path | None = dataclasses.field(default=None, compare=False)
     architecture: str | None = None
-    preprocessing: ImageSettings = field(default_factory=lambda: ImageSettings())
-    second_preprocessing: ImageSettings = field(default_factory=lambda: ImageSettings())
+    preprocessing: ImageSettings = dataclasses.field(default_factory=lambda: ImageSettings())
+    second_preprocessing: ImageSettings = dataclasses.field(default_factory=lambda: ImageSettings())
     assumed: tuple[str, ...] = ()
     preprocess_check: bool = True
     logits_tensor: str | None = None
@@ -110,10 +112,8 @@ class Job:
                 )
         if self.table not in (None, "csv", "parquet"):
             raise InputError(f"{brief(self.table)} is not csv or parquet", setting="table")
-        opinions = self.second_opinion or ()
-        if isinstance(opinions, str):
-            opinions = (opinions,)
-        for path in (self.model, self.data, self.ground_truth, self.labels, self.out, *opinions):
+        paths = (self.model, self.data, self.ground_truth, self.labels, self.out)
+        for path in (*paths, *models_in(self.second_opinion)):
             if "\0" in str(path or ""):
                 raise InputError(f"a path has a null character: {brief(str(path))}")
 
@@ -267,11 +267,14 @@ def job_content(job: Job) -> dict[str, Any]:
 
 
 def _absolute(name: Any) -> Any:
-    """A file or folder that is found from anywhere; other names stay as they are."""
+    """Files and folders that are found from anywhere."""
     if isinstance(name, list | tuple):
-        return [_absolute(each) for each in name]
-    if isinstance(name, Path):
-        return os.path.abspath(name)
+        return [absolute(each) for each in name]
+    return os.path.abspath(name) if isinstance(name, Path) else absolute(name)
+
+
+def absolute(name: str) -> str:
+    """The absolute path of a file or folder that exists; other names stay as they are."""
     return os.path.abspath(name) if Path(name).exists() else name
 
 

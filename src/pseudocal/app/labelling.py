@@ -17,7 +17,6 @@ import numpy as np
 from pseudocal.app.collect import check_class_count
 from pseudocal.app.inputs.sets import NO_INPUTS, open_rows, read_descriptions
 from pseudocal.app.inputs.tables import (
-    ARRAYS,
     AT_START,
     NUMBER,
     WITHIN,
@@ -43,14 +42,13 @@ from pseudocal.app.label_files import (
 from pseudocal.app.publishing import publishing
 from pseudocal.app.report.images import as_frame, image_within, marked_within
 from pseudocal.app.report.page import templates
-from pseudocal.app.run import LABEL_PAGE, LABEL_TABLE, Run, RunRecord, save_record
+from pseudocal.app.run import JOINED, LABEL_PAGE, LABEL_TABLE, Run, RunRecord, save_record
 from pseudocal.app.thresholds import ThresholdDraw, check_classifier
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.labels import RowNumbers
 from pseudocal.files import brief, own_file, replacing
 from pseudocal.metrics.images import RgbImage
 
-JOINED = "joined-inputs.csv"  # rows of several runs, in the run folder that joins them
 MOST_CELLS = 100  # columns of a row that are shown
 IMAGES_ROOM = 9_000_000  # characters that up to 200 images may take together
 MANY_IMAGES = 200  # with more, each still gets this fraction of the room, and the page grows
@@ -267,7 +265,7 @@ def _write_table(
 ) -> None:
     """Write the same as a table, with the labels of an earlier one."""
     cells = [one.cells for one in chosen]
-    if is_array(run.record):  # whose numbers say nothing to a person
+    if run.record.of_array:  # whose numbers say nothing to a person
         cells = [()] * len(chosen)
     drawn = [sampling] if sampling else []
     header = [
@@ -345,11 +343,6 @@ def _row_numbers(names: Sequence[str], length: int, path: Path) -> list[int]:
     return [int(name) for name in names]
 
 
-def is_array(record: RunRecord) -> bool:
-    """Whether the inputs are rows of numbers, not texts or the columns of a table."""
-    return record.source is not None and Path(record.source).suffix.lower() in ARRAYS
-
-
 def _cells_of(run: Run, rows: RowNumbers) -> Iterator[list[tuple[str, str]]]:
     """The columns of rows of a table, a line of a text file, or the numbers of rows of an array.
 
@@ -362,7 +355,7 @@ def _cells_of(run: Run, rows: RowNumbers) -> Iterator[list[tuple[str, str]]]:
         return
     path = _source(record)
     names = [str(row) if record.saved else record.names[row] for row in rows]
-    if is_array(record):
+    if record.of_array:
         array = open_rows(str(path), dtype="float64", field=record.column)
         for number in _row_numbers(names, len(array), path):
             values = array.read(number).ravel()[:MOST_CELLS].tolist()

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from pseudocal.app.collect import Plan, collect, open_models, opinion_files, opinion_names, plan
 from pseudocal.app.inputs.tables import check_regular, read_columns
-from pseudocal.app.job import Job, Note, Tick, job_of, read_job
+from pseudocal.app.job import Job, Note, Tick, absolute, job_of, read_job
 from pseudocal.app.monitor_folder import STATE, State
-from pseudocal.app.outputs import collect_outputs, saved_array
+from pseudocal.app.outputs import collect_outputs, read_outputs
 from pseudocal.app.periods import format_time, parse_every, period_starts, times_in
 from pseudocal.app.run import JOB, Run, is_signature_of, is_signed
 from pseudocal.arrays import InputError
@@ -45,7 +45,8 @@ def job_of_run(run: Run, trust_paths: bool) -> Job:
     """
     path = own_file(run.folder, JOB)
     job = read_job(path, out=run.folder, trust=True)  # consent is asked for when models are opened
-    files = [_absolute(job.model), *opinion_files(opinion_names(job.second_opinion, job.data))]
+    job = replace(job, second_opinion=opinion_names(job.second_opinion, job.data))
+    files = [absolute(job.model), *opinion_files(models_in(job.second_opinion))]
     known = (run.record.model.name, *run.record.second_files)
     strange = [
         file
@@ -73,10 +74,6 @@ def job_of_run(run: Run, trust_paths: bool) -> Job:
     )
 
 
-def _absolute(name: str) -> str:
-    return os.path.abspath(name) if Path(name).exists() else name
-
-
 def model_names(job: Job) -> list[str]:
     """The models of a job, as it names them."""
     return [job.model, *models_in(job.second_opinion)]
@@ -89,8 +86,8 @@ def stored_job(content: dict[str, Any]) -> Job:
 
 def fingerprints_of(job: Job) -> dict[str, str]:
     """The SHA-256 of each model that is a file."""
-    names = [job.model, *opinion_files(opinion_names(job.second_opinion, job.data))]
-    return {_absolute(name): _hash_of_file(Path(name)) for name in names if Path(name).is_file()}
+    names = [job.model, *opinion_files(models_in(job.second_opinion))]
+    return {absolute(name): _hash_of_file(Path(name)) for name in names if Path(name).is_file()}
 
 
 def check_consent(folder: Path, state: State, trust_paths: bool) -> None:
@@ -123,8 +120,18 @@ class Part:
 class ModelSource:
     """Inputs that the models of the baseline predict."""
 
-    def __init__(self, data: str, state: State, folder: Path, *, trust: bool, device: str) -> None:
+    def __init__(
+        self,
+        data: str,
+        state: State,
+        folder: Path,
+        column: str | None,
+        *,
+        trust: bool,
+        device: str,
+    ) -> None:
         self.data = data
+        self._column = column  # of times, which is no feature
         job = stored_job(state.job or {})
         # a monitor names its models in a file, so code that it names needs consent
         job_file = folder / STATE
@@ -142,7 +149,6 @@ class ModelSource:
                 setting="baseline",
                 value="OUT",
             )
-        self._without: str | None = None  # the column of times is no feature
         self._said: list[Note | Tick] = []
 
     @cached_property
@@ -150,26 +156,24 @@ class ModelSource:
         """The models and the data, open."""
         models = open_models(self._job)
         job = replace(self._job, preprocess_check=False)  # the baseline decided
-        if self._without is not None and not job.features and not models[0].expects.columns:
-            names = [name for name in read_columns(Path(self.data)) if name != self._without]
+        if self._column is not None and not job.features and not models[0].expects.columns:
+            names = [name for name in read_columns(Path(self.data)) if name != self._column]
             job = replace(job, features=tuple(names))
         return plan(job, models)
 
-    def parts(self, every: str | None, column: str | None, now: datetime) -> tuple[list[Part], int]:
+    def parts(self, every: str | None, now: datetime) -> tuple[list[Part], int]:
         """The batches of the data, and how many inputs have to wait for the end of a period.
 
         Args:
             every: the length of a period; None for one batch.
-            column: the column of times.
             now: the time of the call.
 
         """
-        if every is None or column is None:
+        if every is None or self._column is None:
             return [Part(_identity_of_inputs(self._plan), format_time(now))], 0
         period = parse_every(every)
-        times = times_in(Path(self.data), column)
+        times = times_in(Path(self.data), self._column)
         starts = period_starts(times, period)
-        self._without = column
         found = []
         waiting = 0
         for start in np.unique(starts):
@@ -222,7 +226,7 @@ class OutputsSource:
         self._path = path
         self._state = state
 
-    def parts(self, every: str | None, column: str | None, now: datetime) -> tuple[list[Part], int]:
+    def parts(self, every: str | None, now: datetime) -> tuple[list[Part], int]:
         """The file is one batch."""
         if every is not None:
             raise InputError("saved outputs have no column of times: pass one file per batch")
@@ -237,7 +241,8 @@ class OutputsSource:
 
     def names(self) -> list[str]:
         """The numbers of the rows."""
-        return [str(i) for i in range(len(saved_array(self._path, self._state.saved.get("field"))))]
+        saved = read_outputs(self._path, self._state.saved.get("field"))
+        return [str(i) for i in range(len(saved.array))]
 
 
 Source = ModelSource | OutputsSource

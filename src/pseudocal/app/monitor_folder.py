@@ -48,13 +48,13 @@ from pseudocal.monitor import Monitor
 STATE = "state.json"
 HISTORY = "history.jsonl"
 DRAWN = "drawn.jsonl"
-PAGE = "index.html"
+MONITOR_PAGE = "index.html"
 METRICS = "metrics.prom"
 BATCHES = "batches"
 SEEN = "seen"
 COLLECTING = "collecting"
 LABELLING = "labelling"
-FILES = (STATE, HISTORY, DRAWN, PAGE, METRICS)
+FILES = (STATE, HISTORY, DRAWN, MONITOR_PAGE, METRICS)
 FOLDERS = (BATCHES, SEEN, COLLECTING, LABELLING)
 
 KEPT = 30  # batches whose runs are kept

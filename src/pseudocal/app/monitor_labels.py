@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pseudocal.app.inputs.tables import csv_cell
 from pseudocal.app.job import Note, Tick
 from pseudocal.app.label_files import chosen_rows, read_labels
-from pseudocal.app.labelling import JOINED, ToLabel, label, shown_inputs
+from pseudocal.app.labelling import ToLabel, label, shown_inputs
 from pseudocal.app.monitor_data import arrays_of, identity_of, signals_of
 from pseudocal.app.monitor_folder import LabelsEvent, Range, State, batches_since, holding
 from pseudocal.app.monitor_page import views
@@ -22,7 +22,7 @@ from pseudocal.app.periods import format_time
 from pseudocal.app.pipeline import refine_steps, run_steps
 from pseudocal.app.publishing import remove
 from pseudocal.app.render import Result
-from pseudocal.app.run import LogitWriter, Run, save_run
+from pseudocal.app.run import JOINED, LogitWriter, Run, save_run
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.confidence import confidences
@@ -65,7 +65,8 @@ def label_monitor(
     Args:
         monitor: the folder of the monitor.
         n: how many inputs to label.
-        classes: the names of the classes, if the baseline had none.
+        classes: the names of the classes, if the baseline had none. Synonyms may follow a name, each
+            after a tab.
         trust_paths: whether to read files that the folder names, if somebody else wrote it.
 
     Returns:

@@ -16,7 +16,7 @@ from pseudocal.app.monitor_folder import (
     EARLY,
     LATE,
     METRICS,
-    PAGE,
+    MONITOR_PAGE,
     BaselineEvent,
     BatchEvent,
     Change,
@@ -59,9 +59,7 @@ def in_percent(value: Range) -> str:
     >>> in_percent(Range(0.5, 0.41, 0.6))
     '50% (41% to 60%)'
     """
-    if value.low is None or value.high is None:
-        return f"{value.value:.0%}"
-    return f"{value.value:.0%} ({value.low:.0%} to {value.high:.0%})"
+    return _with_interval(value, "{:.0%}".format)
 
 
 def in_points(value: Range) -> str:
@@ -70,11 +68,8 @@ def in_points(value: Range) -> str:
     >>> in_points(Range(0.1, -0.02, 0.2)), in_points(Range(-0.01))
     ('+10 points (-2 to +20)', '-1 point')
     """
-    text = f"{100 * value.value:+.0f}"
-    text += " point" if text in ("+1", "-1") else " points"
-    if value.low is None or value.high is None:
-        return text
-    return f"{text} ({100 * value.low:+.0f} to {100 * value.high:+.0f})"
+    one = f"{100 * value.value:+.0f}" in ("+1", "-1")
+    return _with_interval(value, lambda x: f"{100 * x:+.0f}", " point" if one else " points")
 
 
 def temperature_words(value: Range) -> str:
@@ -83,9 +78,14 @@ def temperature_words(value: Range) -> str:
     >>> temperature_words(Range(1.5, 1.2, None))
     '1.50'
     """
+    return _with_interval(value, "{:.2f}".format)
+
+
+def _with_interval(value: Range, form: Callable[[float], str], unit: str = "") -> str:
+    text = form(value.value) + unit
     if value.low is None or value.high is None:
-        return f"{value.value:.2f}"
-    return f"{value.value:.2f} ({value.low:.2f} to {value.high:.2f})"
+        return text
+    return f"{text} ({form(value.low)} to {form(value.high)})"
 
 
 def batch_lines(batch: BatchEvent, state: State) -> Iterator[str]:
@@ -184,7 +184,7 @@ def labels_lines(event: LabelsEvent) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Tick:
+class AxisLabel:
     """A text beside a chart, and where it stands, in percent."""
 
     at: float
@@ -214,7 +214,7 @@ class Chart:
     description: str  # what it shows, for screen readers
     legend: Sequence[tuple[str, str]]  # the class and the text of each line
     paths: Sequence[tuple[str, str]]  # the class and the path of each line, band and dot
-    y_ticks: Sequence[Tick]  # the texts at the left
+    y_ticks: Sequence[AxisLabel]  # the texts at the left
     tips: Sequence[tuple[float, float, str]] = ()  # left edge, width and text of each batch
 
 
@@ -243,7 +243,7 @@ class Axis:
         return self.at(min(max(time, self.first), self.last))
 
     @property
-    def ticks(self) -> list[Tick]:
+    def ticks(self) -> list[AxisLabel]:
         """A few times below the chart."""
         span = self.last - self.first
         found = [self.first]
@@ -257,7 +257,7 @@ class Axis:
             found.append(self.last)
         form = "%m-%d %H:%M" if 0 < span < 2 * 86400 else "%Y-%m-%d"
         return [
-            Tick(self.at(time) / WIDTH * 100, datetime.fromtimestamp(time, UTC).strftime(form))
+            AxisLabel(self.at(time) / WIDTH * 100, datetime.fromtimestamp(time, UTC).strftime(form))
             for time in found
         ]
 
@@ -297,7 +297,7 @@ class Drawing:
         if dots:
             self.paths.append((f"{kind} dots", "".join(_line([point]) for point in points)))
 
-    def few_dots(self, kind: str, values: Sequence[float | None]) -> None:
+    def line_and_dots(self, kind: str, values: Sequence[float | None]) -> None:
         """Draw a line, with dots if there are few batches."""
         self.line(kind, values, dots=len(values) <= FEW_BATCHES)
 
@@ -345,7 +345,7 @@ def _line(points: Sequence[tuple[float, float] | None]) -> str:
     return path
 
 
-def _fractions(low: float, high: float) -> tuple[Position, list[Tick]]:
+def _fractions(low: float, high: float) -> tuple[Position, list[AxisLabel]]:
     """A linear axis of fractions, in steps of 5 or 10 points."""
     step = 0.05 if high - low <= 0.3 else 0.1
     bottom = max(0.0, math.floor(low / step) * step)
@@ -360,10 +360,12 @@ def _fractions(low: float, high: float) -> tuple[Position, list[Tick]]:
     count = round((top - bottom) / step)
     every = math.ceil(count / 6)
     values = [bottom + i * step for i in range(0, count + 1, every)]
-    return position, [Tick(position(value), f"{value:.0%}") for value in values]
+    return position, [AxisLabel(position(value), f"{value:.0%}") for value in values]
 
 
-def _logarithms(low: float, high: float, values: Sequence[float]) -> tuple[Position, list[Tick]]:
+def _logarithms(
+    low: float, high: float, values: Sequence[float]
+) -> tuple[Position, list[AxisLabel]]:
     """A logarithmic axis with ticks at given values."""
 
     def position(value: float) -> float:
@@ -371,7 +373,7 @@ def _logarithms(low: float, high: float, values: Sequence[float]) -> tuple[Posit
         return round(HEIGHT * math.log(high / inside) / math.log(high / low), 2)
 
     return position, [
-        Tick(position(value), f"{value:g}") for value in values if low <= value <= high
+        AxisLabel(position(value), f"{value:g}") for value in values if low <= value <= high
     ]
 
 
@@ -404,7 +406,7 @@ def accuracy_chart(
         legend.append(("agreement", "agreement of the second model"))
     drawing.line("confidence", confidences)
     legend.append(("confidence", "mean calibrated confidence"))
-    drawing.few_dots("estimated", [value_of(known) for known in estimates])
+    drawing.line_and_dots("estimated", [value_of(known) for known in estimates])
     if truths:
         drawing.line("true", [truths.get(batch.id) for batch in batches], dots=True)
         legend.append(("true", "true accuracy, given later"))
@@ -454,7 +456,7 @@ def evidence_chart(batches: Sequence[BatchEvent], axis: Axis, threshold: float) 
     y, ticks = _logarithms(SMALLEST_E, LARGEST_E, [10.0**k for k in range(-1, 5)])
     drawing = Drawing(axis, y)
     drawing.level(threshold)
-    drawing.few_dots("confidence", [batch.e_value for batch in batches])
+    drawing.line_and_dots("confidence", [batch.e_value for batch in batches])
     return Chart(
         name="evidence",
         title="Evidence that something got worse",
@@ -482,7 +484,7 @@ def temperature_chart(batches: Sequence[BatchEvent], axis: Axis) -> Chart | None
     drawing = Drawing(axis, y)
     drawing.band(fitted)
     drawing.line("confidence", in_use)
-    drawing.few_dots("estimated", values)
+    drawing.line_and_dots("estimated", values)
     return Chart(
         name="temperature",
         title="Temperature",
@@ -504,7 +506,7 @@ def views(state: State, events: Sequence[Event]) -> dict[str, str]:
         events: those of its history that the page shows.
 
     """
-    return {PAGE: page(state, events), METRICS: metrics(state, events)}
+    return {MONITOR_PAGE: page(state, events), METRICS: metrics(state, events)}
 
 
 def page(state: State, events: Sequence[Event]) -> str:
@@ -512,7 +514,7 @@ def page(state: State, events: Sequence[Event]) -> str:
     batches = [event for event in events if isinstance(event, BatchEvent)]
     alarm = Monitor.from_json(state.monitor)
     charts: list[Chart | None] = []
-    times: list[Tick] = []
+    times: list[AxisLabel] = []
     marks: list[Mark] = []
     last: list[str] = []
     if batches:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -21,10 +21,11 @@ from pseudocal.app.inputs.sets import read_descriptions
 from pseudocal.app.inputs.tables import (
     ARRAYS,
     TABLES,
+    check_has_rows,
     check_regular,
+    numbers_of,
     read_array,
     read_columns,
-    read_table,
 )
 from pseudocal.app.models.files import AsLogits, OutputType, check_class_names
 from pseudocal.app.publishing import finish_publishing, publishing
@@ -105,12 +106,13 @@ def collect_outputs(
     """
     path = Path(path)
     out = Path(out)
-    logits = AsLogits(lambda x: x, output_type, binary)(np.asarray(saved_array(path, field)))
-    row_names = saved_names(path) or tuple(map(str, range(len(logits))))
+    saved = read_outputs(path, field)
+    logits = AsLogits(lambda x: x, output_type, binary)(np.asarray(saved.array))
+    row_names = saved.names or tuple(map(str, range(len(logits))))
     if logits.ndim != 2:
         raise InputError(f"{path} has outputs of shape {logits.shape}, not (n, classes)")
     check_rows(logits)
-    names = tuple(classes) or (() if binary else saved_classes(path))
+    names = tuple(classes) or (() if binary else saved.classes)
     check_class_count(names, logits.shape[1])
     name = str(path.absolute())
     if inputs is None and path.suffix.lower() == JSONL:
@@ -162,20 +164,49 @@ def collect_outputs(
     return out
 
 
-def saved_array(path: Path, field: str | None = None) -> NDArray[Any] | StoredArray:
-    """Read saved outputs; the numbers of a table are in its columns."""
+@dataclass(frozen=True, eq=False)
+class SavedOutputs:
+    """The content of a file of saved outputs."""
+
+    path: Path
+    array: Any  # an array, which may stay in its file; the numbers of a table are in its columns
+    classes: tuple[str, ...] = ()  # the names of the columns of a table; none of an array
+    inputs: tuple[str, ...] = ()  # the names of the inputs, in a column of the table
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the inputs, in the file or in its run folder; none of another array."""
+        record = _record_beside(self.path) if self.path.name == LOGITS else None
+        return self.inputs if record is None else record.names
+
+
+def read_outputs(path: Path, field: str | None = None, *, or_classes: bool = False) -> SavedOutputs:
+    """Read a file of saved outputs.
+
+    Args:
+        path: the file.
+        field: the name of the array to use if an .npz file holds several.
+        or_classes: whether a table may have a column of predicted classes instead.
+
+    """
     check_regular(path, "a file of outputs")
     if path.suffix.lower() == JSONL:
-        return read_choices(path).logits
-    if path.suffix.lower() in TABLES:
-        _refuse_row_numbers(path)
-        return read_table(path, saved_classes(path))
-    return read_array(path, field)
+        choices = read_choices(path)
+        return SavedOutputs(path, choices.logits, choices.classes, choices.names)
+    if path.suffix.lower() not in TABLES:
+        return SavedOutputs(path, read_array(path, field))
+    columns = read_columns(path)
+    names = tuple(map(str, columns.pop(NAMES, ())))
+    check_has_rows(columns, path)
+    if or_classes and (PREDICTED in columns or len(columns) == 1):
+        [first, *_] = columns.values()
+        return SavedOutputs(path, columns.get(PREDICTED, first), inputs=names)
+    _refuse_row_numbers(columns, path)
+    return SavedOutputs(path, numbers_of(columns, path), tuple(columns), names)
 
 
-def _refuse_row_numbers(path: Path) -> None:
+def _refuse_row_numbers(columns: dict[str, NDArray[Any]], path: Path) -> None:
     """Refuse a column of an index among outputs: it would be taken for a class."""
-    columns = {name: cells for name, cells in read_columns(path).items() if name != NAMES}
     whole = [name for name, cells in columns.items() if cells.dtype.kind in "iu"]
     if len(whole) == len(columns):
         return
@@ -186,26 +217,6 @@ def _refuse_row_numbers(path: Path) -> None:
                 f"the column {name!r} of {path} has a different whole number in each row, so it is no "
                 f"class: remove it, or call it {NAMES!r} to name the inputs"
             )
-
-
-def saved_classes(path: Path) -> tuple[str, ...]:
-    """The names of the classes: those of the columns of a table; none of an array."""
-    if path.suffix.lower() == JSONL:
-        return read_choices(path).classes
-    if path.suffix.lower() not in TABLES:
-        return ()
-    return tuple(name for name in read_columns(path) if name != NAMES)
-
-
-def saved_names(path: Path) -> tuple[str, ...]:
-    """The names of the inputs, in a column of the table or in the run folder; none of an array."""
-    if path.suffix.lower() == JSONL:
-        return read_choices(path).names
-    if path.suffix.lower() in TABLES:
-        return tuple(map(str, read_columns(path).get(NAMES, ())))
-    if path.name == LOGITS and (path.parent / RECORD).exists():
-        return Run.open(path.parent).record.names
-    return ()
 
 
 def read_second(
@@ -227,14 +238,16 @@ def read_second(
         field: the name of the array to use if an .npz file holds several.
 
     """
-    found = _second_classes(path, classes, field)
-    if found is None:
-        values = np.asarray(saved_array(path, field))
+    saved = read_outputs(path, field, or_classes=True)
+    values = np.asarray(saved.array)
+    if values.ndim == 1:
+        found: NDArray[Any] = as_numbers(values, classes, path)
+    else:
         binary = values.ndim == 2 and values.shape[1] == 1 and count == 2
         is_probability = values.ndim == 2 and looks_like_probabilities(values)
         kind: OutputType = "probabilities" if is_probability else "logits"
         found = AsLogits(lambda x: x, kind, binary)(values)
-        theirs = saved_classes(path)
+        theirs = saved.classes
         if classes and theirs and sorted(theirs) == sorted(classes):
             found = found[:, [theirs.index(name) for name in classes]]
         elif classes and theirs:
@@ -243,27 +256,11 @@ def read_second(
             raise InputError(f"{path} has outputs of shape {found.shape} for {count} classes")
     if len(found) != len(names):
         raise InputError(f"{path} has {len(found)} outputs for {len(names)} inputs")
-    their_names = saved_names(path)
+    their_names = saved.names
     if their_names and their_names != tuple(names) and sorted(their_names) == sorted(names):
         number = {name: i for i, name in enumerate(their_names)}
         found = found[[number[name] for name in names]]
     return found
-
-
-def _second_classes(path: Path, classes: Sequence[str], field: str | None) -> NDArray[Any] | None:
-    """The predicted classes in a file that has nothing else; None if it has outputs."""
-    if path.suffix.lower() == JSONL:
-        return None
-    if path.suffix.lower() not in TABLES:
-        check_regular(path, "a file of outputs")
-        array = np.asarray(read_array(path, field))
-        return as_numbers(array, classes, path) if array.ndim == 1 else None
-    columns = read_columns(path)
-    others = [name for name in columns if name != NAMES]
-    chosen = PREDICTED if PREDICTED in columns else others[0]
-    if len(others) > 1 and chosen != PREDICTED:
-        return None
-    return as_numbers(columns[chosen], classes, path)
 
 
 def _descriptions(path: Path, rows: int) -> dict[str, Any]:
@@ -301,18 +298,19 @@ def _earlier_run(out: Path, logits: Logits) -> Run | None:
 
 def load_outputs(
     path: Path, *, output_type: OutputType | None = None, field: str | None = None
-) -> Logits | Maps | StoredArray:
+) -> SavedOutputs:
     """Open logits `(n, classes)`, or those of every pixel; the options are as in `collect_outputs`.
 
     Probabilities become logits by taking the logarithm.
     """
-    array = saved_array(path, field)
+    saved = read_outputs(path, field)
+    array = saved.array
     read = AsLogits(lambda x: x, output_type)
     as_checked = as_maps if array.ndim == 4 else as_logits
     if output_type == "probabilities" or array.ndim not in (2, 4) or array.dtype.kind != "f":
-        return read(as_checked(np.asarray(array)))
+        return replace(saved, array=read(as_checked(np.asarray(array))))
     read(as_checked(array[: 1 if array.ndim == 4 else TELLING_ROWS]))
-    return array
+    return saved
 
 
 def evaluate(
@@ -330,7 +328,8 @@ def evaluate(
     of the outputs, or those of the run that the outputs or the calibration belong to.
     """
     loaded = None if calibration is None else load_calibration(calibration)
-    values = load_outputs(logits, output_type=output_type, field=field)
+    saved = load_outputs(logits, output_type=output_type, field=field)
+    values = saved.array
     if values.ndim == 4:
         kind: Any = Segmented
         score: Any = Segmented.of
@@ -338,10 +337,16 @@ def evaluate(
     else:
         kind = Outcomes
         score = Outcomes.from_logits
-        classes = saved_classes(logits) or _classes_beside(calibration)
-        names = saved_names(logits) or _names_beside(calibration, len(values))
+        classes = saved.classes
+        names = saved.names
+        record = None if calibration is None else _record_beside(calibration)
+        if record is not None:
+            classes = classes or record.classes
+            if not names and len(record.names) == len(values):
+                names = record.names
+        names = names or tuple(map(str, range(len(values))))
         labels = read_ground_truth(ground_truth, names, classes)
-        truth = as_labels(labels, cast("Logits", values))  # only the shape of the logits matters
+        truth = as_labels(labels, values)  # only the shape of the logits matters
     before = []
     after = []
     for rows, some in _checked_chunks(values):
@@ -389,20 +394,9 @@ def load_calibration(path: Path) -> Calibration:
     return Calibration.load(own_file(path.parent, path.name))
 
 
-def _classes_beside(calibration: Path | None) -> tuple[str, ...]:
-    """The names of the classes that the folder of a calibration knows."""
-    if calibration is None or not (calibration.parent / RECORD).exists():
-        return ()
-    return Run.open(calibration.parent).record.classes
-
-
-def _names_beside(calibration: Path | None, rows: int) -> tuple[str, ...]:
-    """The names of the inputs that the folder of a calibration knows, or row numbers."""
-    if calibration is not None and (calibration.parent / RECORD).exists():
-        names = Run.open(calibration.parent).record.names
-        if len(names) == rows:
-            return names
-    return tuple(map(str, range(rows)))
+def _record_beside(path: Path) -> RunRecord | None:
+    """The record of the run in whose folder a file is; None if there is none."""
+    return Run.open(path.parent).record if (path.parent / RECORD).exists() else None
 
 
 def apply(
@@ -417,10 +411,11 @@ def apply(
 
     The file appears once it is complete.
     """
-    values = load_outputs(logits, output_type=output_type, field=field)
+    saved = load_outputs(logits, output_type=output_type, field=field)
+    values = saved.array
     suffix = out.suffix.lower()
     if suffix in TABLES and values.ndim == 2:
-        _write_table(calibration, logits, values, out)
+        _write_table(calibration, saved, out)
         return tuple(values.shape)
     if suffix != ".npy":
         raise InputError(f"expected an output file that ends in .npy, .csv or .parquet, got {out}")
@@ -434,14 +429,12 @@ def apply(
     return tuple(values.shape)
 
 
-def _write_table(
-    calibration: Calibration, path: Path, values: Logits | StoredArray, out: Path
-) -> None:
+def _write_table(calibration: Calibration, saved: SavedOutputs, out: Path) -> None:
     """Write calibrated probabilities with the columns of the saved table."""
-    names = saved_names(path)
-    classes = saved_classes(path) or tuple(map(str, range(values.shape[1])))
+    names = saved.names
+    classes = saved.classes or tuple(map(str, range(saved.array.shape[1])))
     with writing_table(out) as write:
-        for rows, some in _checked_chunks(values):
+        for rows, some in _checked_chunks(saved.array):
             probabilities = scaled_probabilities(calibration.scaling, some)
             columns: PredictionTable = {NAMES: list(names[rows])} if names else {}
             columns |= {name: probabilities[:, i] for i, name in enumerate(classes)}

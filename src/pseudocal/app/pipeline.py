@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pseudocal.app.collect import Models, collect, open_models, plan
+from pseudocal.app.collect import Models, collect, open_models, opinion_names, plan
 from pseudocal.app.export import reopen_model, why_not_exported
 from pseudocal.app.job import DEFAULT_METHOD, ImageSettings, Job, Note, Sampling, Tick
 from pseudocal.app.label_files import read_labels
@@ -35,6 +35,7 @@ from pseudocal.calibrators.saved_outputs import calibrate_saved_outputs
 from pseudocal.calibrators.trust import warn_if_unreliable
 from pseudocal.calibrators.wording import Reason, ReasonCode, count
 from pseudocal.files import own_file
+from pseudocal.predictors import models_in
 from pseudocal.scaling import TemperatureScaling
 
 Done = TypeVar("Done")
@@ -100,7 +101,8 @@ def _keep_in_use(
 
 def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
     """Collect, conclude and render, yielding notes and progress; returns the result."""
-    job = replace(job, method=_for_runs(job.method))
+    names = opinion_names(job.second_opinion, job.data)
+    job = replace(job, method=_for_runs(job.method), second_opinion=names)
     _check_inputs_stay(job)
     with publishing(job.out) as aside:
         if job.labels is None:
@@ -139,9 +141,7 @@ def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
 def _check_inputs_stay(job: Job) -> None:
     """Refuse an output folder in which the results would replace a model or mix with the data."""
     out = job.out.resolve()
-    seconds = job.second_opinion
-    models = [job.model, *((seconds,) if isinstance(seconds, str) else seconds or ())]
-    for model in models:
+    for model in (job.model, *models_in(job.second_opinion)):
         place = Path(model).resolve()
         if place.parent == out and place.name in MODEL_FILES:
             raise InputError(
@@ -332,15 +332,12 @@ def calibrate(
                 f"{name} is a {type(value).__name__}, not a name: PseudoCal().fit takes what is in "
                 "memory"
             )
-    opinions = second_opinion
-    if opinions is not None and not isinstance(opinions, str):
-        opinions = tuple(opinions)
     job = Job(
         model=str(model),
         data=str(data),
         out=Path(out),
         method=method,
-        second_opinion=opinions,
+        second_opinion=tuple(models_in(second_opinion)),
         trust=trust,
         architecture=architecture,
         preprocessing=preprocessing or {},

@@ -16,7 +16,6 @@ import numpy as np
 
 from pseudocal.app.export import export
 from pseudocal.app.inputs.sets import open_texts
-from pseudocal.app.inputs.tables import ARRAYS
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.pixels import PixelSample
 from pseudocal.app.report import Report, Summary, report_of, write_report
@@ -33,7 +32,7 @@ from pseudocal.app.report.predictions import (
     writing_table,
 )
 from pseudocal.app.report.record import Example
-from pseudocal.app.run import CALIBRATION, PAGE, REPORT, Run, RunRecord
+from pseudocal.app.run import CALIBRATION, PAGE, PREDICTIONS, REPORT, Run, RunRecord
 from pseudocal.app.thresholds import RunThreshold
 from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators import Calibration
@@ -159,7 +158,7 @@ def render_threshold(
 
 
 def _predictions_file(run: Run, folder: Path) -> Path:
-    return folder / f"predictions.{run.record.table or default_table()}"
+    return folder / PREDICTIONS.format(run.record.table or default_table())
 
 
 def _render_rows(
@@ -246,7 +245,7 @@ def _fitted_on(run: Run, labels: LabelSample | None) -> Labelled:
 def _texts(record: RunRecord) -> list[str] | None:
     """The texts that were predicted; None if the inputs are no texts, or cannot be read any more."""
     has_texts = record.saved or record.column is not None
-    if record.source is None or not has_texts or Path(record.source).suffix.lower() in ARRAYS:
+    if record.source is None or not has_texts or record.of_array:
         return None
     try:
         texts = open_texts(Path(record.source), None if record.saved else record.column).texts

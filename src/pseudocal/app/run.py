@@ -14,6 +14,7 @@
 | `calibration.json`, `report.json`, `report.html`, `predictions.*`, `model*`, `unconfirmed-model*` | results |
 | `threshold.json` | which predictions to accept, and what that promises |
 | `label.html`, `to-label.csv` | the labelling page and its table |
+| `summary.json`, `joined-inputs.csv` | of a monitor: sums of a batch's signals; inputs of several runs |
 
 Nobody else knows a file name. `publishing.py` lets the files appear all at once.
 
@@ -29,17 +30,18 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.tables import check_regular, map_array, read_array
+from pseudocal.app.inputs.tables import ARRAYS, check_regular, map_array, read_array
 from pseudocal.app.models.files import CODE, OutputType
 from pseudocal.app.models.hugging_face import MODEL_FOLDER
 from pseudocal.app.models.model import SECOND_ONLY
@@ -67,6 +69,9 @@ PAGE = "report.html"
 THRESHOLD = "threshold.json"
 LABEL_PAGE = "label.html"
 LABEL_TABLE = "to-label.csv"
+JOINED = "joined-inputs.csv"  # of a monitor: the inputs of several runs
+SUMMARY = "summary.json"  # of a batch of a monitor: sums of its signals
+PREDICTIONS = "predictions.{}"
 PARTS = "parts"  # the folder of blocks that workers have collected, until they are joined
 PARTS_RECORD = "parts.json"
 
@@ -89,18 +94,24 @@ RENDERED = (
     REPORT,
     PAGE,
     THRESHOLD,
-    "predictions.csv",
-    "predictions.parquet",
+    *(PREDICTIONS.format(each) for each in ("csv", "parquet")),
     *MODEL_FILES,
 )
+# packages whose versions are recorded, and their modules, which formats of models are named after
 RUNTIMES = {
+    "catboost": "catboost",
+    "lightgbm": "lightgbm",
     "onnxruntime": "onnxruntime",
+    "pandas": "pandas",
     "pillow": "PIL",
     "pyarrow": "pyarrow",
     "ray": "ray",
     "scikit-learn": "sklearn",
+    "skops": "skops",
     "torch": "torch",
     "transformers": "transformers",
+    "xgboost": "xgboost",
+    "xgboost-cpu": "xgboost",
 }
 
 
@@ -207,10 +218,19 @@ class RunRecord:
             found.append(self.model.name)
         return found
 
+    @property
+    def of_array(self) -> bool:
+        """Whether the inputs are rows of numbers, not texts or the columns of a table."""
+        return self.source is not None and Path(self.source).suffix.lower() in ARRAYS
 
-def runtime_versions() -> dict[str, str]:
-    """The versions of everything that has a part in a run."""
-    found = {name: version(name) for name, module in RUNTIMES.items() if module in sys.modules}
+
+def runtime_versions(kinds: Collection[str]) -> dict[str, str]:
+    """The versions of everything that has a part in a run with models of these formats."""
+    found = {}
+    for name, module in RUNTIMES.items():
+        if module in sys.modules or module in kinds:  # another process imports CatBoost
+            with suppress(PackageNotFoundError):  # one of two names of a package
+                found[name] = version(name)
     return versions() | found
 
 
@@ -412,10 +432,7 @@ class LogitWriter:
         self._files: list[Any] = []  # of the model, then of the second models
 
     def write(self, rows: NDArray[np.intp], *logits: Logits) -> None:
-        """Write the logits of some inputs, of the model and then of each second model.
-
-        No logits mean that they are maps, which are too large to write.
-        """
+        """Write the logits of some inputs, of the model and then of each second model."""
         if not self._files:
             for i, each in enumerate(logits):
                 shape = (len(self._written), each.shape[1])
@@ -426,6 +443,10 @@ class LogitWriter:
             if each.shape != (len(rows), file.shape[1]):
                 raise InputError(f"expected logits {(len(rows), file.shape[1])}, got {each.shape}")
             file[rows] = each
+        self.mark_predicted(rows)
+
+    def mark_predicted(self, rows: NDArray[np.intp]) -> None:
+        """Count inputs as predicted; maps of pixels are too large to write."""
         self._written[rows] = True
 
     def finish(self) -> NDArray[np.intp]:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from pseudocal.app.records import decode_json, encode_json
 from pseudocal.app.run import THRESHOLD, Run
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration
-from pseudocal.calibrators.confidence import confidences
+from pseudocal.calibrators.confidence import confidences, predictions
 from pseudocal.calibrators.labels import CANNOT_TELL, LabelSample, RowNumbers
 from pseudocal.calibrators.thresholds import (
     LEVEL,
@@ -32,7 +32,6 @@ from pseudocal.calibrators.thresholds import (
 )
 from pseudocal.calibrators.wording import count
 from pseudocal.files import own_file
-from pseudocal.passes import block_starts
 
 # how labels were drawn, as a labels file says it
 FOR_THRESHOLD = re.compile(r"threshold ([0-9.e-]+)% at T=([0-9.e+-]+)")
@@ -227,24 +226,13 @@ def check_classifier(run: Run) -> None:
 
 def predictions_of(
     run: Run, temperature: float
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64] | None]:
+) -> tuple[NDArray[np.intp], NDArray[np.float64], NDArray[np.intp] | None]:
     """Predicted class and confidence of each row, and the class that the second model predicts."""
-    predicted = _classes_of(run.logits)
     second = None
     if run.record.second_models:
-        second = _classes_of(run.second_logits[0])
-    return predicted, confidences(run.logits, temperature), second
-
-
-def _classes_of(logits: NDArray[Any]) -> NDArray[np.int64]:
-    if logits.ndim == 1:  # saved outputs of a second model may be predicted classes
-        return logits.astype(np.int64)
-    found = np.empty(len(logits), dtype=np.int64)
-    starts = block_starts(logits.shape)
-    for start in starts:
-        rows = slice(start, start + starts.step)
-        found[rows] = logits[rows].argmax(axis=1)
-    return found
+        said = run.second_logits[0]  # saved outputs may be predicted classes
+        second = said.astype(np.intp) if said.ndim == 1 else predictions(said)
+    return predictions(run.logits), confidences(run.logits, temperature), second
 
 
 def promise(found: Threshold, given: int = 0, *, exact: bool = True) -> str:

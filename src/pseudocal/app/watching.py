@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from pseudocal.app.collect import reading_options
 from pseudocal.app.export import check_unchanged, is_fitted
-from pseudocal.app.inputs.ground_truth import read_ground_truth
+from pseudocal.app.inputs.ground_truth import check_range, read_ground_truth
 from pseudocal.app.job import Job, Note, Tick, job_content
 from pseudocal.app.label_files import shown_classes
-from pseudocal.app.labelling import is_array, shown_inputs
+from pseudocal.app.labelling import shown_inputs
 from pseudocal.app.models.files import open_model
 from pseudocal.app.monitor_data import (
     ModelSource,
@@ -66,14 +66,13 @@ from pseudocal.app.pipeline import conclude, run_steps
 from pseudocal.app.publishing import finish_publishing
 from pseudocal.app.records import encode_json
 from pseudocal.app.report.images import thumbnail
-from pseudocal.app.run import Run, signature_of
+from pseudocal.app.run import SUMMARY, Run, signature_of
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.confidence import confidences
 from pseudocal.files import load_json, own_file
 from pseudocal.monitor import FEWEST, Monitor, Reference, Summary
 
-SUMMARY = "summary.json"  # in the run of a batch: sums of its signals
 CLASSES_SHOWN = 20  # predicted classes in an event
 CHANGED_SHOWN = 8  # predicted classes in a change
 TYPICAL_SHOWN = 12  # inputs in a change
@@ -187,6 +186,10 @@ def watch_steps(
     device: str = "cpu",
 ) -> WatchSteps:
     """Do what `watch` does, yielding notes and progress."""
+    if data is None and ground_truth is not None:
+        raise InputError(
+            "ground truth needs the data of its batch: name the data again", setting="ground_truth"
+        )
     if data is None and baseline is None:
         raise InputError("there is nothing to do: name new data, or a baseline", setting="baseline")
     if (every is None) != (column is None):
@@ -211,8 +214,10 @@ def watch_steps(
         if result.state.job is None:
             source: Source = OutputsSource(Path(data), result.state)
         else:
-            source = ModelSource(data, result.state, monitor.path, trust=trust, device=device)
-        parts, waiting = source.parts(every, column, now)
+            source = ModelSource(
+                data, result.state, monitor.path, column, trust=trust, device=device
+            )
+        parts, waiting = source.parts(every, now)
         result = replace(result, waiting=waiting)
         for part in parts:
             counted = len(result.batches)
@@ -465,7 +470,7 @@ def _typical(
     for row, one in zip(rows.tolist(), shown, strict=True):
         image = thumbnail(one.image_file) if isinstance(one.image_file, Path) else None
         text = ""
-        if not is_array(run.record):  # whose numbers say nothing to a person
+        if not run.record.of_array:  # whose numbers say nothing to a person
             text = ", ".join(f"{name}: {value}" for name, value in one.cells)
         found.append(
             TypicalInput(one.name, names[signals.predicted[row]], image, text[:TEXT_SHOWN])
@@ -492,11 +497,7 @@ def _add_truth(
     truth = read_ground_truth(path, names, classes)
     number = {name: i for i, name in enumerate(names)}
     known = truth[[number[name] for name in run.record.names]]
-    if known.min() < 0 or known.max() >= run.logits.shape[1]:
-        raise InputError(
-            f"{path} has classes from {known.min()} to {known.max()}, and the model has 0 to "
-            f"{run.logits.shape[1] - 1}"
-        )
+    check_range(known, run.logits.shape[1], path)
     identity = identity_of("ground truth", part.identity, known)
     if monitor.has_seen(identity):
         return result

@@ -338,17 +338,11 @@ class PseudoCal:
                     suspects = Suspects.of(pairs, mixup_samples, self.lam)
                     said = [suspects.predicted_by(second) for second in seconds]
                     opinions = count_opinions(others, real, suspects, said)
-                    surrogate_samples = [
-                        surrogate.batch_sample(batch, real, suspects, epoch)
-                        for surrogate in surrogates
-                    ]
+                    sample = (batch, real, suspects, epoch)
+                    surrogate_samples = [each.batch_sample(*sample) for each in surrogates]
                     if beside and self._has_room_beside(classes=real.logits.shape[1]):
-                        logits_of_second = (others[0], said[0])
-                        surrogate_samples.append(
-                            beside.batch_sample(
-                                batch, real, suspects, epoch, given=logits_of_second
-                            )
-                        )
+                        given_logits = (others[0], said[0])
+                        surrogate_samples.append(beside.batch_sample(*sample, given=given_logits))
                 after = sum(each.rows for each in models)
                 yield Step(
                     rows=batch.rows,

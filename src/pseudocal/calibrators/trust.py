@@ -347,31 +347,25 @@ def judge(
     evidence |= _class_evidence(real)
     largest = evidence["largest class"]
     findings = [*_basics(found[used], largest, classes, pixels=pixels)]
-    if consensus is not None and used != "mixup" and lowers_clearly(consensus, confidence["none"]):
-        # the estimate may be too high, but a lower one would move the confidence the same way
-        findings = [("apply" if v == "caution" else v, reason) for v, reason in findings]
+    score = None
     if consensus is None:
         asked = models or surrogates  # beside a model nothing follows from a surrogate
         evidence |= _agreement_evidence(asked)
+        estimate = estimate_alone(confidence[used], asked)
         why = _why_alone(models, surrogates, classes, pixels=pixels)
         if used == "none":
             why = _why_uncalibrated(models, surrogates, found["mixup"].temperature)
         findings += [("caution", reason) for reason in why]
-        estimate = estimate_alone(confidence[used], asked)
-        score = None
     else:
         evidence |= _agreement_evidence(consensus.agreements)
-        if consensus.estimator == "surrogate" and models:
-            findings.append(("caution", _why_unusable(models)))
+        estimate = estimate_together(consensus)
         weighed = Weighed.of(real, found, used, consensus, confidence)
-        findings += weighed.findings()
+        if used != "mixup" and lowers_clearly(consensus, confidence["none"]):
+            # the estimate may be too high, but a lower one would move the confidence the same way
+            findings = [("apply" if v == "caution" else v, reason) for v, reason in findings]
+        findings += _with_consensus(weighed, models, estimate)
         if consensus.surrogate is not None:
             evidence["surrogate accuracy"] = consensus.surrogate.accuracy
-            findings.append(_on_surrogate(consensus, consensus.surrogate, confidence["none"]))
-        estimate = estimate_together(consensus)
-        if estimate.low <= 1 / classes and not consensus.at_chance:
-            # no reason against T: on the development families such temperatures helped most
-            findings.append(("apply", Reason(ReasonCode.MAY_BE_AT_CHANCE, {"chance": 1 / classes})))
         dominance = min(1.0, (largest - 1 / classes) / (2 * DOMINANT))
         score = max(weighed.doubt, dominance) - 0.5
     findings.sort(key=_place)
@@ -382,6 +376,22 @@ def judge(
     verdict = findings[0][0]
     reasons = tuple(reason for _, reason in findings)
     return Trust(verdict, reasons, estimate, evidence, score, effects)
+
+
+def _with_consensus(
+    weighed: Weighed, models: Sequence[Agreement], estimate: AccuracyEstimate
+) -> Iterator[Finding]:
+    """What usable second opinions say of a temperature and of the accuracy."""
+    consensus = weighed.consensus
+    if consensus.estimator == "surrogate" and models:
+        yield "caution", _why_unusable(models)
+    yield from weighed.findings()
+    if consensus.surrogate is not None:
+        yield _on_surrogate(consensus, consensus.surrogate, weighed.confidence["none"])
+    chance = 1 / consensus.agreements[0].classes
+    if estimate.low <= chance and not consensus.at_chance:
+        # no reason against T: on the development families such temperatures helped most
+        yield "apply", Reason(ReasonCode.MAY_BE_AT_CHANCE, {"chance": chance})
 
 
 def _place(finding: Finding) -> tuple[int, int]:

@@ -28,6 +28,8 @@ from pseudocal.maps import check_maps
 
 __all__ = ["Checked", "Deferred", "as_predictor", "models_in", "second_logits"]
 
+WHILE_PREDICTING = "pseudocal: while the model predicted"  # how the note of an error begins
+
 
 @dataclass(frozen=True)
 class Deferred:
@@ -141,7 +143,7 @@ class Checked:
             output = self._predict(x)
         except Exception as error:
             error.add_note(
-                f"pseudocal: while the model predicted a batch of shape {tuple(x.shape)}, after {self.rows} rows"
+                f"{WHILE_PREDICTING} a batch of shape {tuple(x.shape)}, after {self.rows} rows"
             )
             raise
         logits = self._read(as_numpy(output, "logits"))

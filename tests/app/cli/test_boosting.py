@@ -58,6 +58,11 @@ def test_a_model_goes_from_its_file_and_a_csv_to_a_verdict(pseudocal, tmp_path, 
     done = pseudocal(*words)
     assert done.code == 0, done.err
     assert "verdict: " in done.out
+    versions = json.loads((out / "run.json").read_text())["versions"]
+    used = lightgbm if suffix == ".txt" else xgboost
+    assert used.__version__ in {
+        version for name, version in versions.items() if name.startswith(used.__name__)
+    }
     assert Calibration.load(out / "calibration.json").counts["mixup_samples"] > 0
     logits = np.load(out / "logits.npy")
     found = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)

@@ -50,6 +50,8 @@ def test_a_model_goes_from_its_file_and_a_csv_to_a_verdict(
     done = pseudocal("calibrate", path, tmp_path / "rows.csv", "-o", out)
     assert done.code == 0, done.err
     assert "verdict: " in done.out
+    versions = json.loads((out / "run.json").read_text())["versions"]
+    assert versions["catboost"] == catboost.__version__
     logits = np.load(out / "logits.npy")
     np.testing.assert_allclose(softmax(logits), model.predict_proba(frame), atol=1e-6)
     assert open_model(str(path)).classes == tuple(model.classes_)

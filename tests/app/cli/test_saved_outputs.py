@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 
 from pseudocal import Calibration, LabelSample, TemperatureScaling, rows_to_label, softmax
+from pseudocal.app import outputs as module
+from pseudocal.app.inputs.tables import read_columns
+from pseudocal.app.run import Run
 from pseudocal.calibrators import uncalibrated
 from pseudocal.metrics import Segmented
 
@@ -290,3 +293,15 @@ def test_masks_of_two_classes_may_be_bool(pseudocal, tmp_path):
         assert done.code == 0, done.err
         said.append(done.out)
     assert said[0] == said[1]
+
+
+def test_a_table_is_read_once(logits, tmp_path, monkeypatch):
+    rows = [[*row, f"{i}.png"] for i, row in enumerate(logits.tolist())]
+    write(tmp_path / "outputs.csv", [["a", "b", "c", "file"], *rows])
+    read = []
+    monkeypatch.setattr(
+        module, "read_columns", lambda path: read.append(path) or read_columns(path)
+    )
+    record = Run.open(module.collect_outputs(tmp_path / "outputs.csv", tmp_path / "out")).record
+    assert (record.classes, record.names[1]) == (("a", "b", "c"), "1.png")
+    assert read == [tmp_path / "outputs.csv"]

@@ -199,6 +199,36 @@ def test_label_and_refine_take_monitors(alarmed: World, give_labels, capsys):
     assert "30 of 300 inputs were labelled, drawn at random." in report
 
 
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (("label",), ("--for-threshold", "5%")),
+        (("label",), ("--inputs", "x.csv")),
+        (("label",), ("--field", "x")),
+        (("label",), ("-o", "elsewhere")),
+        (("refine", "labels.csv"), ("--max-error", "5%")),
+        (("refine", "labels.csv"), ("--sampling", "stratified")),
+        (("refine", "labels.csv"), ("--classes", "names.txt")),
+        (("refine", "labels.csv"), ("-o", "elsewhere")),
+        (("refine", "labels.csv"), ("--output-type", "logits")),
+    ],
+)
+def test_options_that_a_monitor_does_not_have_are_refused(world: World, capsys, command, option):
+    watch(world.monitor, baseline=world.out)
+    name = {"-o": "out"}.get(option[0], option[0].removeprefix("--").replace("-", "_"))
+    first, *rest = command
+    assert main([first, str(world.monitor), *rest, *option]) == 3
+    assert f"expected no other settings with a monitor, got {name}" in capsys.readouterr().err
+
+
+def test_synonyms_reach_the_page_of_a_monitor(alarmed: World):
+    names = alarmed.folder / "names.txt"
+    names.write_text("maillot\tswimsuit\ttank suit\ntench\nheron\nowl\n")
+    assert main(["label", str(alarmed.monitor), "-n", "20", "--classes", str(names)]) == 0
+    page = (alarmed.monitor / "labelling" / "label.html").read_text()
+    assert '"synonyms": [["swimsuit", "tank suit"], [], [], []]' in page
+
+
 def test_images_are_shown_to_the_person_who_labels(tmp_path: Path):
     """And on the page of the monitor."""
     pytest.importorskip("onnxruntime")

@@ -410,6 +410,8 @@ def test_a_monitor_needs_a_baseline_and_a_folder_of_its_own(world: World):
         watch(world.monitor, world.batch("mon"))
     with pytest.raises(OutputError, match="run folder"):
         watch(world.out, baseline=world.out)
+    with pytest.raises(InputError, match="ground truth needs the data of its batch"):
+        watch(world.monitor, ground_truth="truth.csv", time="2026-11-16")
     with pytest.raises(InputError, match="nothing to do"):
         watch(world.monitor)
 

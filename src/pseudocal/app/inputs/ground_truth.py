@@ -83,6 +83,15 @@ def as_numbers(values: NDArray[Any], classes: Sequence[str], path: Path) -> NDAr
     return np.array([_number(value, numbers, path) for value in values.tolist()], dtype=np.int64)
 
 
+def check_range(truth: NDArray[np.int64], classes: int, path: Path) -> None:
+    """Refuse class numbers that the model does not have."""
+    if truth.min() < 0 or truth.max() >= classes:
+        raise InputError(
+            f"{path} has classes from {truth.min()} to {truth.max()}, and the model has 0 to "
+            f"{classes - 1}"
+        )
+
+
 def _numbers(classes: Sequence[str]) -> dict[str, int]:
     """The number of each class by its name; a name of two classes needs the number too.
 

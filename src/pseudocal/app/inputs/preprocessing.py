@@ -119,7 +119,7 @@ class Preprocessing:
             image = image.convert("L" if self.channels == 1 else "RGB")
         whole = self._whole(*image.size)
         resized = image.resize(whole, self.resample)
-        if self.cuts(*image.size):
+        if whole != (self.size[1], self.size[0]):
             resized = resized.crop(self._cut(whole))
         values = np.array(resized, dtype=np.float32)
         if values.ndim == 2:

@@ -214,29 +214,29 @@ class ImageViews(InputSet):
     for all models.
     """
 
-    image_files: ImageSet | RemoteImageSet  # the images as the first model wants them
+    images: ImageSet | RemoteImageSet  # the images as the first model wants them
     # what happens to an image before each of the other models sees it
     others: tuple[Preprocessing, ...]
 
     def __len__(self) -> int:
-        return len(self.image_files)
+        return len(self.images)
 
     def name(self, i: int) -> str:
         """Return the name of image i."""
-        return self.image_files.name(i)
+        return self.images.name(i)
 
     def read(self, i: int) -> NDArray[Any]:
         """Decode image i once, and preprocess it for each model."""
-        image = self.image_files.decoded(i)
+        image = self.images.decoded(i)
         return np.concatenate([one.array_of(image).ravel() for one in self._preprocessings()])
 
     def image_file(self, i: int) -> Path | None:
         """Return the file of image i."""
-        return self.image_files.image_file(i)
+        return self.images.image_file(i)
 
     def of_first(self, rows: Inputs) -> Inputs:
         """The images as the first model wants them, from rows with all views."""
-        shape = self.image_files.preprocessing.shape
+        shape = self.images.preprocessing.shape
         return rows[:, : math.prod(shape)].reshape(-1, *shape)
 
     def split(self, *models: Any) -> list[Any]:
@@ -250,7 +250,7 @@ class ImageViews(InputSet):
         return predictors
 
     def _preprocessings(self) -> tuple[Preprocessing, ...]:
-        return (self.image_files.preprocessing, *self.others)
+        return (self.images.preprocessing, *self.others)
 
 
 def _view_predictor(model: Any, start: int, shape: tuple[int, ...]) -> ViewPredictor:

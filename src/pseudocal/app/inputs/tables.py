@@ -202,14 +202,24 @@ def chosen_columns(path: Path, columns: Iterable[str] | None) -> dict[str, NDArr
             f"{path} has no columns {', '.join(missing)}, but {', '.join(table)}",
             setting="features",
         )
-    if not names or len(table[names[0]]) == 0:
+    chosen = {name: table[name] for name in names}
+    check_has_rows(chosen, path)
+    return chosen
+
+
+def check_has_rows(table: dict[str, NDArray[Any]], path: Path) -> None:
+    """Refuse a table without rows or columns."""
+    if not any(map(len, table.values())):
         raise InputError(f"the table {path} has no rows")
-    return {name: table[name] for name in names}
 
 
 def read_table(path: Path, columns: Iterable[str] | None = None) -> NDArray[np.float64]:
     """Read numeric columns of a table as an array `(n, columns)`."""
-    table = chosen_columns(path, columns)
+    return numbers_of(chosen_columns(path, columns), path)
+
+
+def numbers_of(table: dict[str, NDArray[Any]], path: Path) -> NDArray[np.float64]:
+    """The columns of a table, which must be numeric, as an array `(n, columns)`."""
     names = list(table)
     not_numeric = [name for name in names if table[name].dtype.kind not in REAL]
     if not_numeric:

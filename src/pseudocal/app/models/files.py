@@ -66,7 +66,7 @@ PICKLE_REFUSED = (
 )
 # formats that can run code or write files
 CAN_RUN_CODE = {"pt2": "a torch.export file", "torchscript": "a TorchScript file"}
-# kinds whose files cannot hold a temperature; `usage_of` in `report/content.py` knows them too
+# kinds whose files cannot hold a temperature
 NOT_EXPORTED = frozenset({"callable", "catboost", "lightgbm", "sklearn", "xgboost"})
 PICKLE_SUFFIXES = (".joblib", ".pickle", ".pkl", ".pth")
 TENSOR_SUFFIXES = (".bin", ".pt", ".pth", ".safetensors", ".tar")
@@ -103,7 +103,7 @@ def open_model(
 
     """
     if architecture is not None and Path(name).suffix in TENSOR_SUFFIXES:
-        kind = "state_dict"
+        kind = "state dict"
         options["architecture"] = architecture
     else:
         kind = kind_of(name)
@@ -368,7 +368,7 @@ OPENERS: dict[str, Callable[..., OpenModel]] = {
     "onnx": open_onnx,
     "pt2": open_exported,
     "sklearn": open_skops,
-    "state_dict": _open_state_dict,
+    "state dict": _open_state_dict,
     "surrogate": open_surrogate,
     "torchscript": open_torchscript,
     "xgboost": open_xgboost,

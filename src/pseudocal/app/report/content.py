@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pseudocal.app.models.files import NOT_EXPORTED
 from pseudocal.app.report.findings import facts_of, headline_of, recommendation_of
 from pseudocal.app.report.images import thumbnail
 from pseudocal.app.report.page import templates
@@ -298,7 +299,7 @@ def usage_of(
     how = "logits"
     if unchanged:
         how = "unchanged"
-    elif model.files or model.kind in ("catboost", "lightgbm", "sklearn", "xgboost"):
+    elif model.files or model.kind in NOT_EXPORTED:
         how = model.recipe
     template = templates()["usage.txt"]
     code: str = template.render(how=how, model=model, temperature=temperature, segments=segments)
