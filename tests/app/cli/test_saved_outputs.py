@@ -225,12 +225,12 @@ def test_a_folder_of_other_results_is_refused(pseudocal, tabular, features, logi
     assert pseudocal("label", tmp_path / "z.npy").code == 0
     np.save(tmp_path / "z.npy", logits + 1e-3)
     assert (
-        "holds another run: choose another folder (--out)"
+        "contains another run: choose another folder (--out)"
         in pseudocal("label", tmp_path / "z.npy").err
     )
     assert pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out").code == 0
     assert (
-        f"{tmp_path / 'out'} holds another run"
+        f"{tmp_path / 'out'} contains another run"
         in pseudocal("label", tmp_path / "z.npy", "-o", tmp_path / "out").err
     )
     refused = pseudocal("label", tmp_path / "out", "--inputs", tmp_path / "z.npy")
