@@ -63,8 +63,8 @@ def test_numbers_agree_with_their_nouns_and_ranges_collapse():
     )
     unbounded = {"labels": 20.0, "low": 1.63, "high": 1e6}
     assert str(Reason(ReasonCode.LABELS_OVERCONFIDENT, unbounded)) == (
-        "With 20 labels, T is between 1.63 and 1,000 or more (90% interval, valid however many labels "
-        "you add): the model is overconfident."
+        "With 20 labels, T is between 1.63 and 1,000 or more (90% interval, valid however many "
+        "labels you add): the model is overconfident."
     )
     numbers = {"agreement_low": 0.621, "agreement_high": 0.624, "accuracy": 0.46}
     one = numbers | {"shared_low": 0.35, "shared_high": 0.35}

@@ -48,7 +48,8 @@ def watch(
     trust_paths: Annotated[
         bool,
         model_option(
-            "read files outside MONITOR and OUT that they refer to, even if somebody else wrote them",
+            "read files outside MONITOR and OUT that they refer to, even if somebody else wrote "
+            "them",
             "--trust-paths",
         ),
     ] = False,

@@ -184,7 +184,8 @@ def read_job(
         )
     if job.ray not in (None, "local") and not trust:
         raise UntrustedError(
-            f"{path} names the cluster {job.ray}, which could run code here: check the file before you allow it"
+            f"{path} names the cluster {job.ray}, which could run code here: check the "
+            "file before you allow it"
         )
     return job
 

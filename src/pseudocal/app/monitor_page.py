@@ -138,8 +138,8 @@ def alarm_lines(state: State) -> Iterator[str]:
         yield f"{evidence}; the alarm is raised at {report.threshold:.0f}."
     if len(report.e_values) == 1:
         yield (
-            "There is no second model, so only the uncertainty is watched and fully confident errors "
-            "are missed."
+            "There is no second model, so only the uncertainty is watched and fully confident "
+            "errors are missed."
         )
 
 
@@ -165,8 +165,8 @@ def labels_lines(event: LabelsEvent) -> Iterator[str]:
     yield (
         f"Measured on {event.labels} labels, {batches}: accuracy "
         f"{in_percent(event.accuracy)}. This 95% interval stays valid if you add labels. The "
-        "report also uses the unlabelled inputs, so its accuracy differs slightly. Confidence minus "
-        f"accuracy: {in_points(event.gap)} with T = {event.before:.2f}."
+        "report also uses the unlabelled inputs, so its accuracy differs slightly. Confidence "
+        f"minus accuracy: {in_points(event.gap)} with T = {event.before:.2f}."
     )
     changed = event.temperature != event.before
     if not changed:
@@ -491,7 +491,7 @@ def temperature_chart(batches: Sequence[BatchEvent], axis: Axis) -> Chart | None
     return Chart(
         name="temperature",
         title="Temperature",
-        description=f"The temperature fitted to each of {len(batches):,} batches, and the one in use.",
+        description=f"The temperature fitted to each of {len(batches):,} batches, and that in use.",
         legend=(("estimated", "fits the batch, 95% interval"), ("confidence", "in use")),
         paths=drawing.paths,
         y_ticks=ticks,

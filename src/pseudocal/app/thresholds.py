@@ -251,8 +251,8 @@ def promise(found: Threshold, given: int = 0, *, exact: bool = True) -> str:
     """What a threshold promises, in a sentence.
 
     >>> print(promise(Threshold(0.05, "guaranteed", 0.9, None, False, 0.3, 0.02, 60), 100))
-    At most 5% of the accepted predictions are wrong, with a probability of 90% (0 errors on 60 accepted
-    inputs with labels).
+    At most 5% of the accepted predictions are wrong, with a probability of 90% (0 errors on 60
+    accepted inputs with labels).
 
     Args:
         found: the threshold.
@@ -265,20 +265,20 @@ def promise(found: Threshold, given: int = 0, *, exact: bool = True) -> str:
         about = "" if exact else "about "
         return (
             f"At most {most} of the accepted predictions are wrong, with a probability of "
-            f"{about}{LEVEL:.0%} ({count(found.errors, 'error')} on {found.labels:,} accepted inputs "
-            "with labels)."
+            f"{about}{LEVEL:.0%} ({count(found.errors, 'error')} on {found.labels:,} accepted "
+            "inputs with labels)."
         )
     if found.basis == "estimated":
         return (
-            f"An estimated {most} of the accepted predictions are wrong. No labels were used. In our "
-            f"tests, the true error was higher than estimated for {ESTIMATES_BROKEN:.0%} of models. "
-            "Label inputs to get a guarantee."
+            f"An estimated {most} of the accepted predictions are wrong. No labels were used. In "
+            f"our tests, the true error was higher than estimated for {ESTIMATES_BROKEN:.0%} of "
+            "models. Label inputs to get a guarantee."
         )
     if not given:
         return f"No threshold has an estimated error of at most {most}. Nothing is accepted."
     return (
-        f"With {count(given, 'label')}, no threshold guarantees an error of at most {most}. Nothing is "
-        "accepted."
+        f"With {count(given, 'label')}, no threshold guarantees an error of at most {most}. "
+        "Nothing is accepted."
     )
 
 

@@ -244,7 +244,8 @@ def _set_baseline(
         _check_model(run, replace(job, trust=trust, device=device))
     if second_of(run) is None:
         yield Note(
-            "no second model: only the uncertainty is watched, and fully confident errors are missed"
+            "no second model: only the uncertainty is watched, and fully confident errors are "
+            "missed"
         )
     event = BaselineEvent(
         id=identity,

@@ -176,8 +176,8 @@ UNKNOWN_ERRORS = (
     "The agreement implies an accuracy of about {{accuracy:.0%}}."
 )
 FROM_LABELS = (
-    "With {labels:labels}, T is between {low:.3g} and {high:temperature} (90% interval, valid however "
-    "many labels you add)"
+    "With {labels:labels}, T is between {low:.3g} and {high:temperature} (90% interval, valid "
+    "however many labels you add)"
 )
 
 TEMPLATES: dict[ReasonCode, str] = {
@@ -208,9 +208,9 @@ TEMPLATES: dict[ReasonCode, str] = {
         "another seed or on other features."
     ),
     ReasonCode.SEGMENTATION: (
-        "Without labels, consistent errors of a segmentation model cannot be detected. A second model "
-        "does not help: in our tests, two models shared far more errors on real pixels than on "
-        "mixup samples. Label pixels of a few images to measure the accuracy."
+        "Without labels, consistent errors of a segmentation model cannot be detected. A second "
+        "model does not help: in our tests, two models shared far more errors on real pixels than "
+        "on mixup samples. Label pixels of a few images to measure the accuracy."
     ),
     ReasonCode.SECOND_MODEL_TOO_SIMILAR: (
         "The second model shares {shared:.0%} of the first model's errors on mixup samples, so it "
@@ -292,13 +292,13 @@ TEMPLATES: dict[ReasonCode, str] = {
     ),
     ReasonCode.SURROGATE_DIFFERS: (
         "The estimates disagree: the models' agreement implies an accuracy of {agreement:.0%}, a "
-        "surrogate of the model's predictions {surrogate:.0%}. The estimated accuracy, {accuracy:.0%}, "
-        "averages the two and the mean confidence ({before:.0%}, weight {weight:.0%}). Label about "
-        "50 inputs to find out which is right."
+        "surrogate of the model's predictions {surrogate:.0%}. The estimated accuracy, "
+        "{accuracy:.0%}, averages the two and the mean confidence ({before:.0%}, weight "
+        "{weight:.0%}). Label about 50 inputs to find out which is right."
     ),
     ReasonCode.CONFIDENCE_COUNTS: (
-        "The estimated accuracy is {accuracy:.0%}, including the mean confidence ({before:.0%}) with "
-        "a weight of {weight:.0%}."
+        "The estimated accuracy is {accuracy:.0%}, including the mean confidence ({before:.0%}) "
+        "with a weight of {weight:.0%}."
     ),
     ReasonCode.MAY_BE_AT_CHANCE: (
         "The interval of the estimated accuracy includes chance ({chance:.0%}), so the "
@@ -358,8 +358,8 @@ TEMPLATES: dict[ReasonCode, str] = {
     ),
     ReasonCode.FURTHER: MOVES + ", further from the estimated accuracy.",
     ReasonCode.AGREEMENT_IS_CLOSER: (
-        "T = {temperature:.3g}, fitted to the agreement with the second model, would bring the mean "
-        "confidence closer to the estimated accuracy."
+        "T = {temperature:.3g}, fitted to the models' agreement, would bring the mean confidence "
+        "closer to the estimated accuracy."
     ),
     ReasonCode.SURROGATE_IS_CLOSER: (
         "T = {temperature:.3g}, fitted to the agreement with the surrogate, would bring the mean "
@@ -391,8 +391,8 @@ TEMPLATES: dict[ReasonCode, str] = {
         "therefore not used."
     ),
     ReasonCode.SAVED_OUTPUTS_LABEL: (
-        "Without the inputs, errors that both models make cannot be detected. Label about 50 inputs to "
-        "measure the accuracy."
+        "Without the inputs, errors that both models make cannot be detected. Label about 50 "
+        "inputs to measure the accuracy."
     ),
     ReasonCode.LABELS_OVERCONFIDENT: FROM_LABELS + ": the model is overconfident.",
     ReasonCode.LABELS_UNDERCONFIDENT: FROM_LABELS + ": the model is underconfident.",
@@ -400,12 +400,12 @@ TEMPLATES: dict[ReasonCode, str] = {
         FROM_LABELS + ", which hardly changes the confidence: you can skip calibration."
     ),
     ReasonCode.LABELS_CONFIDENCE_HIGH: (
-        "The mean confidence is {gap:points} points above the accuracy, and no temperature corrects "
-        "that. " + FROM_LABELS + ", which hardly changes the confidence."
+        "The mean confidence is {gap:points} points above the accuracy, and no temperature "
+        "corrects that. " + FROM_LABELS + ", which hardly changes the confidence."
     ),
     ReasonCode.LABELS_CONFIDENCE_LOW: (
-        "The mean confidence is {gap:points} points below the accuracy, and no temperature corrects "
-        "that. " + FROM_LABELS + ", which hardly changes the confidence."
+        "The mean confidence is {gap:points} points below the accuracy, and no temperature "
+        "corrects that. " + FROM_LABELS + ", which hardly changes the confidence."
     ),
     ReasonCode.LABELS_UNDECIDED: (
         FROM_LABELS + ", which includes T = 1 (no calibration). About {more:more labels} would "

@@ -328,7 +328,8 @@ def test_labels_that_contradict_the_model_say_what_to_check(made):
     found = advice(contradicted)
     assert (found.decision, found.code, found.command) == ("keep", "check_labels", "")
     assert found.because == (
-        "0 of 49 labels confirm the model's predictions, so no temperature makes the model usable here."
+        "0 of 49 labels confirm the model's predictions, so no temperature makes the model usable "
+        "here."
     )
 
 
@@ -360,7 +361,7 @@ def test_the_first_answers_say_what_is_known(made):
     assert codes(of_confidence)[2:] == ["assumed_confidence", "risk_confidence"]
     unknown = replace(unfitted, trust=replace(alone, estimated_accuracy=NOTHING_KNOWN))
     assert codes(unknown)[2:] == ["assumed_nothing", "risk_nothing"]
-    assert "Nothing was applied: the confidences are those of the model." in shown(unfitted)
+    assert "Nothing was applied: the confidences are unchanged." in shown(unfitted)
     for report in (after, made.make_segmented(), made.make_refined(), unfitted):
         assert all(str(answer).endswith(".") for answer in essentials_of(report).values())
 
@@ -374,8 +375,8 @@ def test_one_model_without_labels_states_no_fraction_of_errors(made, verdict):
     answer = essentials_of(alone)["Which predictions to trust"]
     assert answer.code == "trust_unchecked"
     assert str(answer).endswith(
-        "confidence after calibration. These are the most confident predictions, but their accuracy "
-        "was not checked."
+        "confidence after calibration. These are the most confident predictions, but their "
+        "accuracy was not checked."
     )
     assert "are wrong" not in shown(alone)
     assert "expected to be wrong" not in shown(alone)

@@ -275,7 +275,7 @@ def test_times_are_dates_texts_or_unix_seconds(tmp_path):
     ("given", "message"),
     [
         ({"every": "1d"}, "pass both"),
-        ({"every": "1 day", "column": "when"}, "no period"),
+        ({"every": "1 day", "column": "when"}, "is not a period like"),
         ({"every": "1d", "column": "then"}, "no column 'then'"),
         ({"time": "yesterday"}, "is not a time like"),
     ],

@@ -121,8 +121,8 @@ def _number(value: Any, numbers: dict[str, int], path: Path) -> int:
     several = [name for name in numbers if name.startswith(f"{text} (class ")]
     if several:
         raise InputError(
-            f"{path} has the label {text!r}, which is the name of several classes: write {several[0]!r} "
-            f"or {several[1]!r}"
+            f"{path} has the label {text!r}, which is the name of several classes: write "
+            f"{several[0]!r} or {several[1]!r}"
         )
     short = repr(text if len(text) <= 50 else text[:50] + "...")
     if not numbers:

@@ -326,8 +326,8 @@ FACTS: dict[str, str] = {
     ),
     "label_priors": "The prior of T comes from the label-free estimates ({priors}).",
     "none_of_these": (
-        '{n:count} of {labels:labels} said "none of these". The data contains classes that the model '
-        "cannot predict, so it is always wrong on them."
+        '{n:count} of {labels:labels} said "none of these". The data contains classes that the '
+        "model cannot predict, so it is always wrong on them."
     ),
     "cannot_tell": 'Skipped: {n:count} (labelled "cannot tell" or not labelled).',
     "few_labels": "There are too few labels to measure the calibration error itself.",
