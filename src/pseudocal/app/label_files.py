@@ -299,7 +299,7 @@ def _skipped(lines: dict[int, LabelLine], run: Run, path: Path) -> list[int]:
     raise InputError(
         f"{path} has {len(lines)} labels, and one for {strange.name!r} in line {strange.line}, which is "
         f"not among the first {most} inputs to label. Inputs chosen in another way do not represent "
-        "the rest: label at least half of the inputs of the page, in its order. If they were "
+        "the rest: label at least half of the inputs of the page, in its order. Only if they were "
         "really drawn at random from all inputs, say so",
         setting="sampling",
         value="'random'",
