@@ -566,8 +566,8 @@ def refine(
     saved = {"inputs": inputs, "output_type": output_type, "binary": binary, "field": field}
     if names and not target.is_file():
         raise InputError(
-            f"{target} is a run folder, whose class names refine does not change: pass them to "
-            f"pseudocal label {target} --classes {classes}"
+            f"{target} is a run folder, whose class names refine does not change: name them "
+            f"with pseudocal label {target} --classes {classes}"
         )
     folder = _run_folder(target, out, saved, names)
     steps = refine_steps(

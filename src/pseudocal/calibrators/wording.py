@@ -385,10 +385,10 @@ TEMPLATES: dict[ReasonCode, str] = {
         "accuracy of about {accuracy:.0%}."
     ),
     ReasonCode.SAVED_OUTPUTS_ALIKE: (
-        "The two outputs agree on {agreement:.0%} of inputs, more often than a mean confidence of "
-        "{before:.0%} explains. They may come from one model (two prompts, two checkpoints), or the "
-        "first model may be underconfident, as random forests often are. Their agreement was "
-        "therefore not used."
+        "The two outputs agree on {agreement:.0%} of inputs, which is rare for independent models "
+        "with a mean confidence of {before:.0%}. They may come from one model (two prompts, two "
+        "checkpoints), or the first model may be underconfident, as random forests often are. "
+        "Their agreement was therefore not used."
     ),
     ReasonCode.SAVED_OUTPUTS_LABEL: (
         "Without the inputs, errors that both models make cannot be detected. Label about 50 "

@@ -78,7 +78,7 @@ def test_classes_may_get_their_names_when_a_person_labels(pseudocal, out, truth,
     named = write(tmp_path / "named.csv", rows)
     for given in ((), ("--classes", tmp_path / "names.txt")):
         done = pseudocal("refine", out, named, *given)
-        assert (done.code, "pass them to pseudocal label" in done.err) == (3, True), done.err
+        assert (done.code, "name them with pseudocal label" in done.err) == (3, True), done.err
     done = pseudocal("label", out, "-n", 20, "--classes", tmp_path / "names.txt")
     assert (done.code, "--classes" in done.out) == (0, False)
     assert '"beech"' in (out / "label.html").read_text()

@@ -178,7 +178,7 @@ def test_lines_of_a_text_file_binary_outputs_and_names_of_classes(pseudocal, log
     [
         (
             ["--inputs", "few.txt"],
-            "few.txt describes 2 inputs, and there are 300 outputs",
+            "few.txt describes 2 inputs, but there are 300 outputs",
         ),
         (["--inputs", "none.txt"], "expected a text file, got none.txt: no such file"),
         (["--classes", "few.txt"], "there are 2 class names, and the model has 3 classes"),

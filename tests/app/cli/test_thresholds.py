@@ -306,10 +306,10 @@ def test_a_larger_error_is_proposed_if_no_number_of_labels_helps(pseudocal, tmp_
     done = pseudocal("threshold", tmp_path / "out", "--max-error", "5%")
     content = rule(tmp_path / "out")
     assert (content["labels_needed"], content["possible_error"]) == (None, 0.2)
-    assert "a guarantee; allow more errors: --max-error 20%" in done.out
+    assert "Next: allow more errors: --max-error 20%" in done.out
     again = pseudocal("threshold", tmp_path / "out", "--max-error", "20%")
     assert "Next: pseudocal label" in again.out
     np.save(tmp_path / "logits.npy", np.tile([[0.1, 0.0], [0.0, 0.1]], (600, 1)))
     collect_outputs(tmp_path / "logits.npy", tmp_path / "other")
     done = pseudocal("threshold", tmp_path / "other", "--max-error", "5%")
-    assert "a guarantee; improve the model" in done.out
+    assert "Next: improve the model" in done.out
