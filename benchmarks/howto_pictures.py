@@ -112,7 +112,7 @@ def draw_monitor(browser: Any, files: Any, path: Path) -> None:
         run("watch", "monitor", f"day{day}", "--ground-truth", "days.csv", prepared=())
     page = Path("monitor/index.html")
     first = area_of(browser, page, "section:has(h2:text-is('Accuracy'))")
-    last = area_of(browser, page, "section:has(h2:text-is('Evidence that something got worse'))")
+    last = area_of(browser, page, "section:has(h2:text-is('Evidence that the model got worse'))")
     top = first.top - 8
     save(browser, page, Area(top, last.top + last.height + 8 - top), path)
 

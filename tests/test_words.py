@@ -27,7 +27,6 @@ PROSE = re.compile("|".join(rf"\b{word}\b" for word in GIVEN_UP), re.IGNORECASE)
 # Student's t, a verb, and what others call so
 ALLOWED = re.compile(
     r"Student's|_?student_t|mixes (pairs|two|inputs|them|it|a|the|its|image|images|whole|pixels)\b"
-    r"|Answer only when"
 )
 
 

@@ -57,14 +57,14 @@ def test_each_reason_survives_json(code):
 def test_numbers_agree_with_their_nouns_and_ranges_collapse():
     numbers = {"labels": 1.0, "low": 0.5, "high": 2.0, "more": 1.0}
     assert str(Reason(ReasonCode.LABELS_UNDECIDED, numbers)) == (
-        "From 1 label, T is between 0.5 and 2 (valid at any number of labels), which includes no "
-        "calibration (T = 1). "
-        "About 1 more label would settle the verdict."
+        "With 1 label, T is between 0.5 and 2 (90% interval, valid however many labels you add), "
+        "which includes T = 1 (no calibration). "
+        "About 1 more label would probably decide the verdict."
     )
     unbounded = {"labels": 20.0, "low": 1.63, "high": 1e6}
     assert str(Reason(ReasonCode.LABELS_OVERCONFIDENT, unbounded)) == (
-        "From 20 labels, T is between 1.63 and 1,000 or more (valid at any number of labels): the "
-        "model is overconfident."
+        "With 20 labels, T is between 1.63 and 1,000 or more (90% interval, valid however many "
+        "labels you add): the model is overconfident."
     )
     numbers = {"agreement_low": 0.621, "agreement_high": 0.624, "accuracy": 0.46}
     one = numbers | {"shared_low": 0.35, "shared_high": 0.35}

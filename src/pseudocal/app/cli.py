@@ -142,7 +142,7 @@ def _end_like_ctrl_c() -> None:
 # ------------------------------------------------------------------------------ options
 
 app = typer.Typer(
-    help="Calibrate classifiers on unlabelled data from the domain they are used in.",
+    help="Calibrate classifiers with few labels or none.",
     epilog=epilog("pseudocal calibrate model.onnx images/ -o out/"),
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -168,26 +168,29 @@ SavedInputs = Annotated[
 SavedOut = Annotated[
     Path | None,
     saved_option(
-        "folder for the results (default: the name of the file without its ending)", "--out", "-o"
+        "folder for the results (default: the file name without its ending)", "--out", "-o"
     ),
 ]
 Classes = Annotated[Path | None, data_option("text file of class names, one per line", "--classes")]
 SamplingOption = Annotated[
     Sampling,
     data_option(
-        "how the labelled inputs were drawn: stratified by label, or random",
+        "how the labelled inputs were drawn: stratified (chosen by pseudocal label) or random",
         "--sampling",
         show_default=True,
     ),
 ]
 TrustPaths = Annotated[
     bool,
-    option("--trust-paths", help="read files that OUT names elsewhere, if somebody else wrote OUT"),
+    option(
+        "--trust-paths",
+        help="read files outside OUT that run.json refers to, even if somebody else wrote OUT",
+    ),
 ]
 ExitCode = Annotated[
     bool,
     output_option(
-        "end with 0: apply, 10: already calibrated (by labels), 11: caution, 12: do not apply",
+        "exit with 0: apply, 10: already calibrated (by labels), 11: caution, 12: do not apply",
         "--exit-code",
     ),
 ]
@@ -261,7 +264,8 @@ def calibrate(
     classes: Classes = None,
     ground_truth: Annotated[Path | None, data_option("true classes, for evaluation only")] = None,
     labels: Annotated[
-        Path | None, data_option("a person's labels of inputs chosen by label", metavar="FILE")
+        Path | None,
+        data_option("labels (a CSV file) of the inputs chosen by pseudocal label", metavar="FILE"),
     ] = None,
     sampling: SamplingOption = "stratified",
     max_samples: Annotated[
@@ -275,7 +279,7 @@ def calibrate(
     ] = None,
     output_type: OutputTypeOption = None,
     binary: Annotated[
-        bool, model_option("one number per input, for two classes", "--binary")
+        bool, model_option("the model returns one number per input, for two classes", "--binary")
     ] = False,
     architecture: Annotated[
         str | None, model_option("state dicts: resnet34, resnet50, resnet101, vit-b16")
@@ -283,7 +287,7 @@ def calibrate(
     trust_model: Annotated[
         bool,
         model_option(
-            "allow code to run: .pt2 and TorchScript files, and what a job file names",
+            "allow code to run: .pt2 and TorchScript files, and modules that a job file names",
             "--trust-model",
         ),
     ] = False,
@@ -391,7 +395,7 @@ def calibrate(
         return
     if other_model is not None or other_data is not None:
         raise typer.BadParameter(
-            "--model and --data belong to --job FILE: give MODEL and DATA first"
+            "--model and --data need --job FILE; without it, pass MODEL and DATA as arguments"
         )
     if model is not None and data is None and Path(model).suffix.lower() in SAVED:
         check_alone(context, "saved outputs", SAVED_SETTINGS)
@@ -486,7 +490,7 @@ def label(
         str | None,
         option(
             metavar="ERROR",
-            help="draw inputs to decide on a threshold with at most this error, such as 5%",
+            help="choose inputs for finding a threshold with at most this error, such as 5%",
         ),
     ] = None,
     classes: Classes = None,
@@ -509,14 +513,14 @@ def label(
     page = write_labelling_page(
         folder, n, for_threshold=most, classes=lines, trust_paths=trust_paths
     )
-    typer.echo(f"{page}: {n:,} to label; open it in a browser, label, save labels.csv")
-    typer.echo(f"{folder / LABEL_TABLE}: the same as a table, to fill in elsewhere")
+    typer.echo(f"{page}: {n:,} to label. Open it in a browser, label, and save labels.csv")
+    typer.echo(f"{folder / LABEL_TABLE}: the same inputs as a table, to label elsewhere")
     if not Run.open(folder).record.classes:
         typer.echo("warning: no class names; pass --classes FILE")
     if for_threshold is None:
-        typer.echo(f"then: pseudocal refine {folder} labels.csv")
+        typer.echo(f"Next: pseudocal refine {folder} labels.csv")
     else:
-        typer.echo(f"then: pseudocal threshold {folder} labels.csv --max-error {for_threshold}")
+        typer.echo(f"Next: pseudocal threshold {folder} labels.csv --max-error {for_threshold}")
 
 
 @app.command(
@@ -527,7 +531,7 @@ def refine(
     context: typer.Context,
     target: RunOrOutputs,
     labels: Annotated[
-        Path, typer.Argument(help="table with the columns file and label, of pixels also y and x")
+        Path, typer.Argument(help="table with the columns file and label (for pixels also y and x)")
     ],
     classes: Classes = None,
     sampling: SamplingOption = "stratified",
@@ -569,8 +573,8 @@ def refine(
     saved = {"inputs": inputs, "output_type": output_type, "binary": binary, "field": field}
     if names and not target.is_file():
         raise InputError(
-            f"{target} is a run folder, which keeps its class names: name them with pseudocal label "
-            f"{target} --classes {classes}"
+            f"{target} is a run folder, whose class names refine does not change: name them "
+            f"with pseudocal label {target} --classes {classes}"
         )
     folder = _run_folder(target, out, saved, names)
     steps = refine_steps(
@@ -597,12 +601,12 @@ def threshold(
     labels: Annotated[
         Path | None,
         typer.Argument(
-            help="labels of inputs drawn by label --for-threshold; without them, an estimate"
+            help="labels of inputs chosen by label --for-threshold; without them, an estimate"
         ),
     ] = None,
     sampling: SamplingOption = "stratified",
     one_model: Annotated[
-        bool, option("--one-model", help="rank by confidence alone; the second model is not used")
+        bool, option("--one-model", help="rank by confidence only, without the second model")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -618,7 +622,7 @@ def threshold(
         kept = f"{out / THRESHOLD} keeps the threshold from {count(known, 'label')}"
         typer.echo(f"not written: {kept}; delete the file to replace it")
         return
-    typer.echo(f"{out / THRESHOLD}: for a service; predictions have a column accept")
+    typer.echo(f"{out / THRESHOLD}: the rule for a service; the predictions have a column accept")
 
 
 def _run_folder(
@@ -688,7 +692,7 @@ def apply(
 
 @app.command(
     epilog=epilog("pseudocal report monday/ tuesday/ -o comparison.html"),
-    short_help="Draw a report again, or compare several.",
+    short_help="Rewrite a report, or compare several.",
 )
 def report(
     folders: Annotated[
@@ -698,7 +702,7 @@ def report(
         Path | None, option("--out", "-o", help="page of a comparison (default: comparison.html)")
     ] = None,
 ) -> None:
-    """Draw report.html of one OUT again, or one page that compares several."""
+    """Rewrite report.html of one OUT, or write one page that compares several."""
     if len(folders) == 1:
         if out is not None:
             raise InputError(f"expected two or more folders with --out, got {folders[0]} alone")
@@ -721,7 +725,7 @@ app.command(
 
 @app.command(
     epilog=epilog("pseudocal demo"),
-    short_help="Try it on built-in emoji; no model is needed.",
+    short_help="Try pseudocal on built-in emoji; no model is needed.",
 )
 def demo(
     out: Annotated[

@@ -43,9 +43,10 @@ DEFAULT_OUT = Path("runs/bench")
 Root = Annotated[Path | None, data_option("folder of a benchmark's data")]
 Lists = Annotated[Path | None, data_option("folder of its list files (default: ROOT)")]
 Prefix = Annotated[
-    str | None, data_option("replace OLD by NEW at the start of paths in lists", metavar="OLD=NEW")
+    str | None,
+    data_option("replace OLD with NEW at the start of paths in lists", metavar="OLD=NEW"),
 ]
-WEIGHTS = method_option("of the backbone: a state dict, folder or hub id, or random")
+WEIGHTS = method_option("weights of the backbone: a state dict, folder or hub id, or random")
 
 
 # ------------------------------------------------------------------------------ train
@@ -78,7 +79,11 @@ def train(
     ] = None,
     weights: Annotated[str, WEIGHTS] = "default",
     frozen: Annotated[
-        bool | None, method_option("(default: frozen if pretrained)", "--frozen/--end-to-end")
+        bool | None,
+        method_option(
+            "freeze the backbone, or train it too (default: frozen if pretrained)",
+            "--frozen/--end-to-end",
+        ),
     ] = None,
     iterations: Annotated[int, method_option("training steps", min=1, show_default=True)] = 1000,
     batch: Annotated[
@@ -89,13 +94,13 @@ def train(
     ] = None,
     seed: Annotated[int, method_option("random seed", show_default=True)] = 0,
     evaluate: Annotated[
-        bool, output_option("score on the target's labels, for the record", "--evaluate")
+        bool, output_option("also score on the target's labels, for evaluation only", "--evaluate")
     ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
     precision: Annotated[
         Literal["single", "mixed", "float16"],
-        performance_option("of training; mixed: bfloat16 where safe"),
+        performance_option("precision of training; mixed: bfloat16 where safe"),
     ] = "single",
     device: Device = "cpu",
 ) -> None:
@@ -228,7 +233,7 @@ FAILED = "6 calibrators failed"
 
 @bench.command(
     epilog=epilog("pseudocal bench run digits --quick", more_codes=FAILED),
-    short_help="Run what is missing of a suite; a killed run resumes.",
+    short_help="Run the missing tasks of a suite; a killed run resumes.",
 )
 def run(
     suite: SUITE,
@@ -260,7 +265,7 @@ def run(
     lr: Annotated[float | None, method_option("learning rate at the start")] = None,
     precision: Annotated[
         Literal["single", "mixed", "float16"] | None,
-        performance_option("of training; mixed: bfloat16 where safe"),
+        performance_option("precision of training; mixed: bfloat16 where safe"),
     ] = None,
     device: Annotated[
         str | None, performance_option("cpu, cuda (a GPU per process), cuda:1 ...")
@@ -279,7 +284,7 @@ def run(
         ),
     ] = None,
     dry_run: Annotated[
-        bool, performance_option("only print passes, memory and hours", "--dry-run")
+        bool, performance_option("only print the estimated passes, memory and hours", "--dry-run")
     ] = False,
 ) -> None:
     """Run the missing tasks of SUITE; a killed run resumes where it stopped.
@@ -343,8 +348,8 @@ def table(
     metric: Annotated[
         Literal["ece", "nll", "brier", "miou", "correspondence"] | None,
         option(
-            help="one metric instead of the first three; miou: segmentation, correspondence: mixup "
-            "samples"
+            help="one metric (default: ece, nll and brier); miou: segmentation, correspondence: "
+            "mixup samples"
         ),
     ] = None,
     by: BY = "overall",
@@ -452,12 +457,12 @@ def compare(
     ],
     calibrator: Annotated[
         list[str] | None,
-        method_option("one of those to compare (default: all); repeat it for several"),
+        method_option("calibrator to compare (default: all); repeatable"),
     ] = None,
     plugin: PLUGIN = None,
     metric: Annotated[
         Literal["ece", "nll", "brier", "correspondence"] | None,
-        option(help="one metric instead of the first three"),
+        option(help="one metric (default: ece, nll and brier)"),
     ] = None,
     by: BY = "overall",
     seed: Annotated[
@@ -483,7 +488,7 @@ def compare(
     _print_tables(found.suite, found.records, metric, by, form)
     if found.stored:
         titles = ", ".join(find_compared(name).title for name in found.stored)
-        typer.echo(f"stored results, since they need the model: {titles}", err=True)
+        typer.echo(f"stored results, because these need the model: {titles}", err=True)
     for line in found.problems:
         typer.echo(line, err=True)
     if found.problems:
@@ -508,7 +513,7 @@ def _compare_single(folder: Path, names: list[str] | None, seed: int, form: str)
     compared = {each.calibrator for each in found}
     missing = [find_compared(name).title for name in chosen if name not in compared]
     if missing:
-        typer.echo(f"skipped, {folder} lacks what they need: {', '.join(missing)}", err=True)
+        typer.echo(f"skipped, because {folder} lacks their inputs: {', '.join(missing)}", err=True)
     if "pseudocal" in chosen and "pseudocal" not in compared:
         typer.echo(
             "PseudoCal needs mix_output and mix_label: the logits of mixup samples, and their "

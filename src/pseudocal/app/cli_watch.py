@@ -24,7 +24,7 @@ def watch(
     monitor: Annotated[Path, typer.Argument(metavar="MONITOR", help="folder of the monitor")],
     data: Annotated[
         str | None,
-        typer.Argument(metavar="DATA", help="new data, of the same kind as that of the baseline"),
+        typer.Argument(metavar="DATA", help="new data, of the same kind as the baseline"),
     ] = None,
     baseline: Annotated[
         Path | None,
@@ -34,13 +34,13 @@ def watch(
         str | None, data_option("time of the batch: 2026-11-17 (default: now)", metavar="TIME")
     ] = None,
     every: Annotated[
-        str | None, data_option("cut a table into batches: 30m, 6h, 1d, 1w", metavar="1d")
+        str | None, data_option("split a table into batches: 30m, 6h, 1d, 1w", metavar="1d")
     ] = None,
     column: Annotated[
         str | None, data_option("the column of times for --every", metavar="NAME")
     ] = None,
     ground_truth: Annotated[
-        Path | None, data_option("true classes, drawn beside the estimate", metavar="FILE")
+        Path | None, data_option("true classes, shown beside the estimate", metavar="FILE")
     ] = None,
     trust_model: Annotated[
         bool,
@@ -49,7 +49,9 @@ def watch(
     trust_paths: Annotated[
         bool,
         model_option(
-            "read files that MONITOR or OUT name, if somebody else wrote them", "--trust-paths"
+            "read files outside MONITOR and OUT that they refer to, even if somebody else wrote "
+            "them",
+            "--trust-paths",
         ),
     ] = False,
     quiet: Quiet = False,
@@ -57,7 +59,7 @@ def watch(
     exit_code: Annotated[
         bool,
         output_option(
-            "end with 0: no alarm, 20: alarm or retrain, 21: not enough data", "--exit-code"
+            "exit with 0: no alarm, 20: alarm or retrain, 21: not enough data", "--exit-code"
         ),
     ] = False,
     device: Device = "cpu",
@@ -119,9 +121,9 @@ def result_lines(result: WatchResult) -> Iterator[str]:
     if result.batches:
         yield from batch_lines(result.batches[-1], state)
     for time in result.repeated:
-        yield f"The batch of {time} was counted before; it is not counted again."
+        yield f"The batch of {time} was already counted and is ignored."
     if result.waiting:
-        yield f"{result.waiting:,} inputs wait for the end of their period."
+        yield f"{result.waiting:,} inputs are held back until their period ends."
     for truth in result.truths:
         yield f"True accuracy of {truth.inputs:,} inputs: {truth.accuracy:.1%}."
     if not (result.batches or result.repeated or result.waiting):
@@ -141,8 +143,8 @@ def result_lines(result: WatchResult) -> Iterator[str]:
 def label_in_monitor(folder: Path, n: int, classes: Sequence[str], trust_paths: bool) -> None:
     """Write the labelling page of a monitor, and say what to do with it."""
     page = label_monitor(folder, n, classes=classes, trust_paths=trust_paths)
-    typer.echo(f"{page}: {n:,} to label; open it in a browser, label, save labels.csv")
-    typer.echo(f"then: pseudocal refine {folder} labels.csv")
+    typer.echo(f"{page}: {n:,} to label. Open it in a browser, label, and save labels.csv")
+    typer.echo(f"Next: pseudocal refine {folder} labels.csv")
 
 
 def refine_in_monitor(

@@ -201,7 +201,7 @@ def plan(job: Job, models: Models) -> Plan:
         )
     if data.not_mixed is not None and seconds:
         raise InputError(
-            f"a second opinion needs mixup samples, and {job.data} cannot be mixed: leave it out",
+            f"a second opinion needs mixup samples, and {job.data} cannot be mixed: remove it",
             setting="second_opinion",
         )
     inputs = data.inputs

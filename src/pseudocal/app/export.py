@@ -26,7 +26,7 @@ def why_not_exported(run: Run, calibration: Calibration, model: OpenModel) -> st
     if run.record.output_type == "probabilities" and model.kind != "onnx":
         return f"no model exported: the {model.kind} returns probabilities, not logits"
     if calibration.refused is not None:
-        return "no model exported: the fitted temperature should not be applied"
+        return "no model exported: the fitted temperature was rejected"
     if calibration.verdict == "already calibrated":
         return "no model exported: the model is already calibrated"
     return None

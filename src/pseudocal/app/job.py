@@ -178,13 +178,14 @@ def read_job(
         raise InputError(f"{error} in {path}") from error
     if out is None and not is_inside(job.out, path.parent):
         raise InputError(
-            f"{path} writes to {job.out}, which is elsewhere: say where the results go",
+            f"{path} writes to {job.out}, which is outside its folder: choose where the results go",
             setting="out",
             value="FOLDER",
         )
     if job.ray not in (None, "local") and not trust:
         raise UntrustedError(
-            f"{path} names the cluster {job.ray}, which could run code here: give your consent"
+            f"{path} names the cluster {job.ray}, which could run code here: check the "
+            "file before you allow it"
         )
     return job
 
@@ -215,7 +216,7 @@ def job_of(content: dict[str, Any]) -> Job:
 def _refuse_unknown(given: dict[str, Any], known: dict[str, Any], what: str) -> None:
     unknown = sorted(set(given) - set(known))
     if unknown:
-        raise InputError(f"{what} are among {', '.join(known)}, and {brief(unknown[0])} is not")
+        raise InputError(f"expected {what} among {', '.join(known)}, got {brief(unknown[0])}")
 
 
 def write_job(job: Job, path: Path, *, classes: str | None = None) -> None:

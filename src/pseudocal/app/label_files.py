@@ -235,8 +235,8 @@ def _threshold_draw(lines: Iterable[LabelLine], path: Path) -> ThresholdDraw | N
     draws = {ThresholdDraw.parse(line.sampling) for line in lines}
     if len(draws) > 1:
         raise InputError(
-            f"expected inputs that were drawn in one way in {path}, got several in the column "
-            f"{SAMPLING_COLUMN}: keep each in a file of its own"
+            f"expected labels drawn in one way in {path}, got several in the column "
+            f"{SAMPLING_COLUMN}: use a separate file for each"
         )
     return draws.pop()
 
@@ -281,7 +281,7 @@ def _check_chosen(lines: dict[int, LabelLine], chosen: Sequence[int], run: Run, 
     raise InputError(
         f"{path} has no label for {missing!r}, but one for {strange.name!r} in line {strange.line}, "
         f"which is not among the first {len(lines)} inputs to label. Inputs chosen in another way do "
-        'not represent the rest: write "cannot tell" rather than leave one out'
+        'not represent the rest: write "cannot tell" instead of skipping one'
     )
 
 

@@ -55,8 +55,8 @@ def job_of_run(run: Run, trust_paths: bool) -> Job:
     ]
     if strange and not trust_paths:
         raise InputError(
-            f"{path} names {strange[0]}, and you did not write it on this machine: look at the "
-            "file, then give your consent",
+            f"{path} refers to {strange[0]}, and you did not write it on this machine: check the "
+            "file before you allow it",
             setting="trust_paths",
             value="True",
         )
@@ -97,8 +97,8 @@ def check_consent(folder: Path, state: State, trust_paths: bool) -> None:
     names = model_names(stored_job(state.job))
     if not is_signature_of(names, state.signature):
         raise InputError(
-            f"{folder} names {names[0]}, and you did not write it on this machine: look at "
-            "the file, then give your consent",
+            f"{folder} refers to {names[0]}, and you did not write it on this machine: check "
+            "the file before you allow it",
             setting="trust_paths",
             value="True",
         )

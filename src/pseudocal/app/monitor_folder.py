@@ -473,7 +473,7 @@ def holding(path: Path, views: Views, *, make: bool = False) -> Iterator[Monitor
     if not is_monitor(path):
         if not make:
             raise InputError(
-                f"{path} is no monitor yet: begin with a calibrated run",
+                f"{path} is not a monitor yet: start it with a calibrated run",
                 setting="baseline",
                 value="OUT",
             )

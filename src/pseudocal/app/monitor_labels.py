@@ -79,7 +79,9 @@ def label_monitor(
         batches = batches_since(state, since)
         batches = [batch for batch in batches if held.run_of(batch.id).exists()]
         if not batches:
-            raise InputError(f"{monitor} has no batches to label: count one first")
+            raise InputError(
+                f"{monitor} has no batches to label: add one first (pseudocal watch {monitor} DATA)"
+            )
         if state.labelling != batches[0].id or not held.labelling.exists():
             runs = [
                 (Run.open(held.run_of(batch.id), trust_paths=trust_paths), batch.time)
@@ -127,7 +129,9 @@ def refine_monitor_steps(
     with holding(folder, views) as monitor:
         state = monitor.state()
         if state.labelling is None or not monitor.labelling.exists():
-            raise InputError(f"{folder} has no inputs to label yet: pseudocal label {folder} -n 50")
+            raise InputError(
+                f"{folder} has no inputs to label yet: run pseudocal label {folder} -n 50"
+            )
         run = Run.open(monitor.labelling, trust_paths=trust_paths)
         given = read_labels(labels, run, "random")
         _check_first(given, run, labels)
@@ -155,7 +159,7 @@ def _check_first(given: LabelSample, run: Run, path: Path) -> None:
         raise InputError(
             f"{path} has {len(given)} labels, but none for {run.row_names[missing[0]]!r}, which is "
             f"among the first {len(given)} inputs of the page: write "
-            '"cannot tell" rather than leave one out'
+            '"cannot tell" instead of skipping one'
         )
 
 

@@ -41,7 +41,7 @@ SMALLEST_E = 0.1  # the bottom of the chart of the evidence
 LARGEST_E = 1e4  # and its top
 SIGNALS = {
     DISAGREEMENT: "The second model disagrees more often than in the baseline.",
-    UNCERTAINTY: "The model is less certain than in the baseline.",
+    UNCERTAINTY: "The model is less confident than in the baseline.",
 }
 
 
@@ -106,10 +106,10 @@ def batch_lines(batch: BatchEvent, state: State) -> Iterator[str]:
         yield f"Confidence minus estimated accuracy: {in_points(batch.gap)}."
     used = f"{batch.in_use:.2f} {'is' if batch.in_use == state.temperature else 'was'}"
     if batch.temperature is not None:
-        fits = f"The temperature that fits this batch is {temperature_words(batch.temperature)}"
+        fits = f"The temperature fitted to this batch is {temperature_words(batch.temperature)}"
         yield f"{fits}; {used} in use."
     elif batch.accuracy is not None:
-        yield f"The estimate is too uncertain to fit a temperature to this batch; {used} in use."
+        yield f"The estimated accuracy is too uncertain to fit a temperature; {used} in use."
 
 
 def headline(state: State) -> tuple[str, str]:
@@ -137,19 +137,24 @@ def alarm_lines(state: State) -> Iterator[str]:
         evidence = f"The evidence of a change is {report.e_value:.2g}"
         yield f"{evidence}; the alarm is raised at {report.threshold:.0f}."
     if len(report.e_values) == 1:
-        yield "Only the uncertainty is watched. Errors made with full confidence are missed."
+        yield (
+            "There is no second model, so only the uncertainty is watched and fully confident "
+            "errors are missed."
+        )
 
 
 def change_lines(change: Change) -> Iterator[str]:
     """What changed, in sentences."""
     since = (
-        "before the kept batches" if change.since is None else f"with the batch of {change.since}"
+        "before the oldest stored batch"
+        if change.since is None
+        else f"with the batch of {change.since}"
     )
     yield f"{SIGNALS[change.signal]} The change began {since}."
     worse = [one for one in change.classes if max(one.increase.values()) > 0][:3]
     if worse:
         listed = [f"{one.name} ({one.before:.0%} before, {one.now:.0%} now)" for one in worse]
-        yield f"The change is largest for the predicted classes {', '.join(listed)}."
+        yield f"Predicted classes that contribute most: {', '.join(listed)}."
 
 
 def labels_lines(event: LabelsEvent) -> Iterator[str]:
@@ -159,9 +164,9 @@ def labels_lines(event: LabelsEvent) -> Iterator[str]:
         batches = f"batch of {event.first}"
     yield (
         f"Measured on {event.labels} labels, {batches}: accuracy "
-        f"{in_percent(event.accuracy)}. The interval is valid after every label; the report also "
-        f"uses the unlabelled inputs, so its accuracy differs a little. Confidence minus accuracy: {in_points(event.gap)} with "
-        f"T = {event.before:.2f}."
+        f"{in_percent(event.accuracy)}. This 95% interval stays valid if you add labels. The "
+        "report also uses the unlabelled inputs, so its accuracy differs slightly. Confidence "
+        f"minus accuracy: {in_points(event.gap)} with T = {event.before:.2f}."
     )
     changed = event.temperature != event.before
     if not changed:
@@ -409,7 +414,7 @@ def accuracy_chart(
     drawing.line_and_dots("estimated", [value_of(known) for known in estimates])
     if truths:
         drawing.line("true", [truths.get(batch.id) for batch in batches], dots=True)
-        legend.append(("true", "true accuracy, given later"))
+        legend.append(("true", "true accuracy (ground truth)"))
     for one in labels:
         drawing.measurement((axis.of(one.first) + axis.of(one.last)) / 2, one.accuracy)
     if labels:
@@ -459,7 +464,7 @@ def evidence_chart(batches: Sequence[BatchEvent], axis: Axis, threshold: float) 
     drawing.line_and_dots("confidence", [batch.e_value for batch in batches])
     return Chart(
         name="evidence",
-        title="Evidence that something got worse",
+        title="Evidence that the model got worse",
         description=f"The evidence after {len(batches):,} batches; the alarm is at {threshold:g}.",
         legend=(("confidence", "after the batch"), ("level", f"alarm at {threshold:g}")),
         paths=drawing.paths,
@@ -488,7 +493,7 @@ def temperature_chart(batches: Sequence[BatchEvent], axis: Axis) -> Chart | None
     return Chart(
         name="temperature",
         title="Temperature",
-        description=f"The temperature that fits {len(batches):,} batches, and the one in use.",
+        description=f"The temperature fitted to each of {len(batches):,} batches, and that in use.",
         legend=(("estimated", "fits the batch, 95% interval"), ("confidence", "in use")),
         paths=drawing.paths,
         y_ticks=ticks,
@@ -592,7 +597,7 @@ def metrics(state: State, events: Sequence[Event]) -> str:
     }
     if state.labelled is not None:
         numbers["measured_accuracy"] = (
-            "Accuracy measured by labels.",
+            "Accuracy measured on labels.",
             state.labelled.accuracy.value,
         )
     if batches:

@@ -214,8 +214,8 @@ def _refuse_row_numbers(columns: dict[str, NDArray[Any]], path: Path) -> None:
         cells = columns[name]
         if len(cells) > 2 and len(np.unique(cells)) == len(cells):
             raise InputError(
-                f"the column {name!r} of {path} has a different whole number in each row, so it is no "
-                f"class: remove it, or call it {NAMES!r} to name the inputs"
+                f"the column {name!r} of {path} has a different whole number in each row, so it is "
+                f"not a class: remove it, or rename it to {NAMES!r} if it names the inputs"
             )
 
 
@@ -269,7 +269,7 @@ def _descriptions(path: Path, rows: int) -> dict[str, Any]:
         return {}
     found = len(next(iter(described.values())))
     if found != rows:
-        raise InputError(f"{path} describes {found} inputs, and there are {rows} outputs")
+        raise InputError(f"{path} describes {found} inputs, but there are {rows} outputs")
     return described
 
 
@@ -292,7 +292,7 @@ def _earlier_run(out: Path, logits: Logits) -> Run | None:
         return None
     run = Run.open(out)
     if not run.record.saved or not np.array_equal(run.logits, logits):
-        raise InputError(f"{out} holds another run: choose another folder", setting="out")
+        raise InputError(f"{out} contains another run: choose another folder", setting="out")
     return run
 
 

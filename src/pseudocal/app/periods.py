@@ -29,7 +29,7 @@ def parse_time(text: str) -> datetime:
         time = datetime.fromisoformat(text)
     except ValueError:
         raise InputError(
-            f"{brief(text)} is no time like 2026-11-17 or 2026-11-17T08:00", setting="time"
+            f"{brief(text)} is not a time like 2026-11-17 or 2026-11-17T08:00", setting="time"
         ) from None
     if time.tzinfo is None:
         return time.replace(tzinfo=UTC)
@@ -54,7 +54,7 @@ def parse_every(text: str) -> timedelta:
     """
     match = EVERY.fullmatch(text)
     if match is None:
-        raise InputError(f"{brief(text)} is no period like 30m, 6h, 1d or 1w", setting="every")
+        raise InputError(f"{brief(text)} is not a period like 30m, 6h, 1d or 1w", setting="every")
     return timedelta(**{UNITS[match[2]]: int(match[1])})
 
 
@@ -86,7 +86,7 @@ def times_in(path: Path, column: str) -> NDArray[Any]:
     columns = read_columns(path)
     if column not in columns:
         raise InputError(
-            f"{path} has no column {brief(column)}, but {', '.join(columns)}", setting="column"
+            f"{path} has no column {brief(column)}; it has {', '.join(columns)}", setting="column"
         )
     values = columns[column]
     if values.dtype.kind == "M":

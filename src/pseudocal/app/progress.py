@@ -24,7 +24,7 @@ from pseudocal.calibrators.wording import count
 Done = TypeVar("Done")
 METRICS = METRIC_TITLES | {"accuracy": "accuracy"}
 HOW_TO_PREPARE = (
-    "to say how, for example: --resize 256 --crop 224 --preprocess imagenet "
+    "to specify it, for example: --resize 256 --crop 224 --preprocess imagenet "
     "(pseudocal calibrate --help)"
 )
 EVERY = 10.0  # seconds between lines
@@ -164,7 +164,7 @@ def _verdict_lines(result: Result) -> Iterator[str]:
             gap += f" before, {points(measured.gap_after.value)} after"
         yield gap
         if measured.cannot_tell:
-            yield f"cannot tell, or left out: {measured.cannot_tell:,}, skipped"
+            yield f'skipped: {measured.cannot_tell:,} (labelled "cannot tell" or not labelled)'
     elif trust is not None:
         estimate = known_accuracy(result.report)
         text = "no estimated accuracy"
@@ -182,8 +182,8 @@ def effect_lines(effects: dict[str, Effect], uses: Mapping[str, str]) -> Iterato
     """What each temperature would do, if there are two to compare.
 
     >>> effects = {"mixup": Effect(2.0, 0.7, 0.12), "agreement": Effect(2.0, 0.7, -0.001)}
-    >>> list(effect_lines(effects, {"mixup": "refused", "agreement": ""}))
-    ['from mixup: T = 2.000, mean confidence 70.0%, 12 points above the estimate: refused',
+    >>> list(effect_lines(effects, {"mixup": "rejected", "agreement": ""}))
+    ['from mixup: T = 2.000, mean confidence 70.0%, 12 points above the estimate: rejected',
     'from agreement: T = 2.000, mean confidence 70.0%, as estimated']
     """
     if not {"agreement", "surrogate"} & effects.keys():  # the estimate is from mixup samples too

@@ -290,8 +290,8 @@ class Run:
         outside = [path for path in self.record.paths if not is_inside(path, self.folder)]
         if outside and not trust_paths and not is_signed(self.record):
             raise InputError(
-                f"{self.folder} names {brief(outside[0])}, and you did not write it on this machine: "
-                "look at the file, then give your consent",
+                f"{self.folder} refers to {brief(outside[0])}, and you did not write it on this "
+                "machine: check the file before you allow it",
                 setting="trust_paths",
                 value="True",
             )

@@ -87,8 +87,8 @@ class ThresholdDraw(NamedTuple):
         pool = threshold_pool(predicted, confidence, self.max_error, second=second)
         if n > len(pool):
             raise InputError(
-                f"expected at most {len(pool)} inputs to label, as many as could be accepted, got "
-                f"{n}",
+                f"expected at most {len(pool)} inputs to label, the candidates for this error "
+                f"limit, got {n}",
                 setting="n",
             )
         return np.random.default_rng(DRAW_SEED).permutation(pool)[:n], pool
@@ -239,8 +239,8 @@ def promise(found: Threshold, given: int = 0, *, exact: bool = True) -> str:
     """What a threshold promises, in a sentence.
 
     >>> print(promise(Threshold(0.05, "guaranteed", 0.9, None, False, 0.3, 0.02, 60), 100))
-    At most 5% of the accepted predictions are wrong, with a probability of 90% (60 labels of accepted
-    inputs, 0 wrong).
+    At most 5% of the accepted predictions are wrong, with a probability of 90% (0 errors on 60
+    accepted inputs with labels).
 
     Args:
         found: the threshold.
@@ -253,19 +253,20 @@ def promise(found: Threshold, given: int = 0, *, exact: bool = True) -> str:
         about = "" if exact else "about "
         return (
             f"At most {most} of the accepted predictions are wrong, with a probability of "
-            f"{about}{LEVEL:.0%} ({found.labels:,} labels of accepted inputs, {found.errors:,} "
-            "wrong)."
+            f"{about}{LEVEL:.0%} ({count(found.errors, 'error')} on {found.labels:,} accepted "
+            "inputs with labels)."
         )
     if found.basis == "estimated":
         return (
-            f"An estimated {most} of the accepted predictions are wrong. No label was used: in our "
-            f"tests, more than estimated were wrong for {ESTIMATES_BROKEN:.0%} of models. Labels "
-            "give a guarantee."
+            f"An estimated {most} of the accepted predictions are wrong. No labels were used. In "
+            f"our tests, the true error was higher than estimated for {ESTIMATES_BROKEN:.0%} of "
+            "models. Label inputs to get a guarantee."
         )
     if not given:
         return f"No threshold has an estimated error of at most {most}. Nothing is accepted."
     return (
-        f"{given:,} labels guarantee no threshold with at most {most} wrong. Nothing is accepted."
+        f"With {count(given, 'label')}, no threshold guarantees an error of at most {most}. "
+        "Nothing is accepted."
     )
 
 
@@ -291,9 +292,10 @@ def threshold_lines(found: RunThreshold, run: Run) -> Iterator[str]:
         more = "improve the model"
         if found.possible_error is not None:
             more = f"allow more errors: --max-error {100 * found.possible_error:.6g}%"
-        yield f"next: no number of labels is expected to give a guarantee; {more}"
+        yield "No number of labels is expected to give a guarantee."
+        yield f"Next: {more}"
         return
-    yield f"next: pseudocal label {run.folder} --for-threshold {most} -n {found.labels_needed}"
+    yield f"Next: pseudocal label {run.folder} --for-threshold {most} -n {found.labels_needed}"
 
 
 def _rule(found: RunThreshold, rows: int) -> str:

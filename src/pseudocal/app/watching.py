@@ -191,10 +191,10 @@ def watch_steps(
             "ground truth needs the data of its batch: name the data again", setting="ground_truth"
         )
     if data is None and baseline is None:
-        raise InputError("there is nothing to do: name new data, or a baseline", setting="baseline")
+        raise InputError("there is nothing to do: pass new data or a baseline", setting="baseline")
     if (every is None) != (column is None):
         raise InputError(
-            "a table is cut by a period and a column of times: pass both (--every, --column)"
+            "splitting a table needs a period and a column of times: pass both (--every, --column)"
         )
     now = datetime.now(UTC) if time is None else parse_time(time)
     with holding(folder, views, make=baseline is not None) as monitor:
@@ -249,8 +249,8 @@ def _set_baseline(
         _check_model(run, replace(job, trust=trust, device=device))
     if second_of(run) is None:
         yield Note(
-            "no second model: only the uncertainty is watched, and errors made with full "
-            "confidence are missed"
+            "no second model: only the uncertainty is watched, and fully confident errors are "
+            "missed"
         )
     event = BaselineEvent(
         id=identity,

@@ -78,9 +78,9 @@ def judge_temperature(log_t: float, evidence: MeasuredEvidence) -> tuple[Measure
     ...     -1.0, 2.1, change=0.01, gap_before=0.35, labels=20, outside=0.19
     ... )
     >>> print(judge_temperature(0.5, evidence)[1])
-    From 20 labels, T is between 0.368 and 8.17 (valid at any number of labels), which hardly
-    changes the confidence, but the mean confidence is 35 points above the accuracy, and no
-    temperature corrects that.
+    The mean confidence is 35 points above the accuracy, and no temperature corrects that. With 20
+    labels, T is between 0.368 and 8.17 (90% interval, valid however many labels you add), which
+    hardly changes the confidence.
 
     Args:
         log_t: The logarithm of the temperature to judge.

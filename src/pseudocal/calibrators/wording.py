@@ -123,7 +123,7 @@ class Reason:
     """One reason of a verdict, as data; `str` gives its sentence.
 
     >>> print(Reason(ReasonCode.MIXUP_AGREES, {"mixup": 1.2149}))
-    The mixup estimate points the same way (T = 1.21).
+    The temperature from mixup samples points the same way (T = 1.21).
 
     Attributes:
         code: Which reason it is.
@@ -176,26 +176,26 @@ UNKNOWN_ERRORS = (
     "The agreement implies an accuracy of about {{accuracy:.0%}}."
 )
 FROM_LABELS = (
-    "From {labels:labels}, T is between {low:.3g} and {high:temperature} (valid at any number of "
-    "labels)"
+    "With {labels:labels}, T is between {low:.3g} and {high:temperature} (90% interval, valid "
+    "however many labels you add)"
 )
 
 TEMPLATES: dict[ReasonCode, str] = {
     ReasonCode.TEMPERATURE_AT_BOUND: (
         "The fitted temperature lies at the end of the search range (T = {temperature:.3g}), "
-        "so the data do not determine it."
+        "so the data does not determine it."
     ),
     ReasonCode.ONE_CLASS: (
-        "One of {classes:.0f} classes gets {fraction:.0%} of predictions: the model hardly tells "
-        "inputs apart."
+        "One of {classes:.0f} classes gets {fraction:.0%} of predictions: the model hardly "
+        "distinguishes inputs."
     ),
     ReasonCode.DOMINANT_CLASS: (
         "One of {classes:.0f} classes gets {fraction:.0%} of predictions. Unless that class really "
         "is this common here, it is over-predicted."
     ),
     ReasonCode.DOMINANT_PIXEL_CLASS: (
-        "One class gets {fraction:.0%} of pixels, so the mixup samples say little about most of "
-        "them."
+        "{fraction:.0%} of pixels have the same predicted class. Pixels are mixed only if their "
+        "predicted classes differ, so most pixels did not contribute to T."
     ),
     ReasonCode.PREPROCESSING_ASSUMED: (
         "The preprocessing was assumed: neither the model file nor a setting specifies it. Pass the "
@@ -208,9 +208,9 @@ TEMPLATES: dict[ReasonCode, str] = {
         "another seed or on other features."
     ),
     ReasonCode.SEGMENTATION: (
-        "Without labels, nothing reveals consistent errors of a segmentation model. A second model "
-        "does not help: in our tests two of them shared far more errors on real pixels than on "
-        "mixup samples. Label pixels of a few images to measure the accuracy."
+        "Without labels, consistent errors of a segmentation model cannot be detected. A second "
+        "model does not help: in our tests, two models shared far more errors on real pixels than "
+        "on mixup samples. Label pixels of a few images to measure the accuracy."
     ),
     ReasonCode.SECOND_MODEL_TOO_SIMILAR: (
         "The second model shares {shared:.0%} of the first model's errors on mixup samples, so it "
@@ -250,7 +250,7 @@ TEMPLATES: dict[ReasonCode, str] = {
     ),
     ReasonCode.TWO_CLASSES: (
         "With two classes, nothing can be checked without labels, so nothing was applied (T = 1). "
-        "The mixup estimate is T = {mixup:.3g}; such temperatures made calibration worse on "
+        "Mixup samples give T = {mixup:.3g}, but such temperatures made calibration worse on "
         "average in our tests. Label about 50 inputs to calibrate."
     ),
     ReasonCode.SECOND_MODEL_AGREES: (
@@ -266,8 +266,8 @@ TEMPLATES: dict[ReasonCode, str] = {
     ),
     ReasonCode.SECOND_MODEL_AT_CHANCE: (
         "The models agree on {agreement} of inputs, hardly more often than on the first model's "
-        "errors on mixup samples ({shared}). The accuracy is probably low. Below {accuracy:.0%}, it "
-        "cannot be told from chance. Label about 50 inputs to measure it."
+        "errors on mixup samples ({shared}), so the accuracy is probably low. An accuracy below "
+        "{accuracy:.0%} cannot be distinguished from chance. Label about 50 inputs to measure it."
     ),
     ReasonCode.SECOND_MODEL_LESS_CONFIDENT: (
         "The mean confidence is {second_confidence:.0%} for the second model and {before:.0%} for "
@@ -287,22 +287,22 @@ TEMPLATES: dict[ReasonCode, str] = {
         "Add a second model, or label about 50 inputs."
     ),
     ReasonCode.SURROGATE_CONFIRMS: (
-        "A surrogate of the model's predictions estimates an accuracy of {surrogate:.0%}. It counts "
-        "only if it differs by more than {limit:points} points."
+        "A surrogate of the model's predictions estimates an accuracy of {surrogate:.0%}. The "
+        "difference is at most {limit:points} points, so it only widens the interval."
     ),
     ReasonCode.SURROGATE_DIFFERS: (
         "The estimates disagree: the models' agreement implies an accuracy of {agreement:.0%}, a "
-        "surrogate of the model's predictions {surrogate:.0%}. Their mean and, with a weight of "
-        "{weight:.0%}, the mean confidence ({before:.0%}) give the estimate, {accuracy:.0%}. Label "
-        "about 50 inputs to find out which is right."
+        "surrogate of the model's predictions {surrogate:.0%}. The estimated accuracy, "
+        "{accuracy:.0%}, averages the two and the mean confidence ({before:.0%}, weight "
+        "{weight:.0%}). Label about 50 inputs to find out which is right."
     ),
     ReasonCode.CONFIDENCE_COUNTS: (
-        "The mean confidence ({before:.0%}) counts with a weight of {weight:.0%}, so the estimated "
-        "accuracy is {accuracy:.0%}."
+        "The estimated accuracy is {accuracy:.0%}, including the mean confidence ({before:.0%}) "
+        "with a weight of {weight:.0%}."
     ),
     ReasonCode.MAY_BE_AT_CHANCE: (
-        "The interval of the estimated accuracy reaches down to chance ({chance:.0%}), so the "
-        "predictions may be useless here. Label about 50 inputs to measure the accuracy."
+        "The interval of the estimated accuracy includes chance ({chance:.0%}), so the "
+        "predictions may be no better than guessing. Label about 50 inputs to measure the accuracy."
     ),
     ReasonCode.LOWERS_CONFIDENCE: (
         "T = {temperature:.3g} lowers the mean confidence from {before:.0%} to {accuracy:.0%}, the "
@@ -313,9 +313,9 @@ TEMPLATES: dict[ReasonCode, str] = {
         "accuracy estimated without labels."
     ),
     ReasonCode.NO_CLEAR_GAIN: (
-        "The estimated accuracy ({accuracy:.0%}) is too uncertain to tell it from the mean confidence "
-        "({before:.0%}), so nothing was applied (T = 1; the estimate implies {temperature:.3g}). "
-        "Label about 50 inputs to find out."
+        "The estimated accuracy ({accuracy:.0%}) is too uncertain to justify changing the mean "
+        "confidence ({before:.0%}), so nothing was applied (T = 1 instead of {temperature:.3g}). "
+        "Label about 50 inputs to measure the accuracy."
     ),
     ReasonCode.WITHIN_INTERVAL: (
         "The mean confidence ({before:.0%}) lies within the interval of the estimated accuracy "
@@ -323,7 +323,7 @@ TEMPLATES: dict[ReasonCode, str] = {
     ),
     ReasonCode.SMALL_GAP: (
         "The estimated accuracy ({accuracy:.0%}) is only {gap:points} points below the mean "
-        "confidence ({before:.0%}). The estimate may be off by as much."
+        "confidence ({before:.0%}). The error of the estimate may be as large."
     ),
     ReasonCode.RARELY_UNDERCONFIDENT: (
         "T would raise the confidence, but few models are underconfident on data that differs "
@@ -337,11 +337,15 @@ TEMPLATES: dict[ReasonCode, str] = {
         "In our tests, such temperatures lowered the calibration error in about {fell:.0f} of 10 "
         "cases."
     ),
-    ReasonCode.MIXUP_AGREES: "The mixup estimate points the same way (T = {mixup:.3g}).",
-    ReasonCode.MIXUP_UNDECIDED: (
-        "The mixup estimate is too close to 1 to confirm it (T = {mixup:.3g})."
+    ReasonCode.MIXUP_AGREES: (
+        "The temperature from mixup samples points the same way (T = {mixup:.3g})."
     ),
-    ReasonCode.MIXUP_DISAGREES: ("The mixup estimate points the other way (T = {mixup:.3g})."),
+    ReasonCode.MIXUP_UNDECIDED: (
+        "The temperature from mixup samples (T = {mixup:.3g}) is too close to 1 to confirm this."
+    ),
+    ReasonCode.MIXUP_DISAGREES: (
+        "The temperature from mixup samples points the other way (T = {mixup:.3g})."
+    ),
     ReasonCode.CLOSER: MOVES + ", closer to the estimated accuracy.",
     ReasonCode.CLOSER_BUT_HIGH: (
         MOVES + ", closer to the estimated accuracy but still {gap:points} points too high."
@@ -350,14 +354,16 @@ TEMPLATES: dict[ReasonCode, str] = {
         MOVES + ", closer to the estimated accuracy but still {gap:points} points too low."
     ),
     ReasonCode.EITHER_MAY_BE_CLOSER: (
-        MOVES + ". The estimate is too uncertain to tell which is closer to the accuracy."
+        MOVES + ". The estimated accuracy is too uncertain to tell whether this is an improvement."
     ),
     ReasonCode.FURTHER: MOVES + ", further from the estimated accuracy.",
     ReasonCode.AGREEMENT_IS_CLOSER: (
-        "T = {temperature:.3g}, from the agreement, is expected to be closer."
+        "T = {temperature:.3g}, fitted to the models' agreement, would bring the mean confidence "
+        "closer to the estimated accuracy."
     ),
     ReasonCode.SURROGATE_IS_CLOSER: (
-        "T = {temperature:.3g}, from the surrogate, is expected to be closer."
+        "T = {temperature:.3g}, fitted to the agreement with the surrogate, would bring the mean "
+        "confidence closer to the estimated accuracy."
     ),
     ReasonCode.TEXTS_NOT_MIXED: (
         "Texts are not mixed: temperatures from mixed texts often made calibration worse in our "
@@ -379,14 +385,14 @@ TEMPLATES: dict[ReasonCode, str] = {
         "accuracy of about {accuracy:.0%}."
     ),
     ReasonCode.SAVED_OUTPUTS_ALIKE: (
-        "The two outputs agree on {agreement:.0%} of inputs, more often than a mean confidence of "
-        "{before:.0%} explains. They may come from one model (two prompts, two checkpoints), or the "
-        "first model is underconfident, as random forests often are. So nothing follows from their "
-        "agreement."
+        "The two outputs agree on {agreement:.0%} of inputs, which is rare for independent models "
+        "with a mean confidence of {before:.0%}. They may come from one model (two prompts, two "
+        "checkpoints), or the first model may be underconfident, as random forests often are. "
+        "Their agreement was therefore not used."
     ),
     ReasonCode.SAVED_OUTPUTS_LABEL: (
-        "Without inputs, errors that both models make cannot be found. Label about 50 inputs to "
-        "measure the accuracy."
+        "Without the inputs, errors that both models make cannot be detected. Label about 50 "
+        "inputs to measure the accuracy."
     ),
     ReasonCode.LABELS_OVERCONFIDENT: FROM_LABELS + ": the model is overconfident.",
     ReasonCode.LABELS_UNDERCONFIDENT: FROM_LABELS + ": the model is underconfident.",
@@ -394,46 +400,49 @@ TEMPLATES: dict[ReasonCode, str] = {
         FROM_LABELS + ", which hardly changes the confidence: you can skip calibration."
     ),
     ReasonCode.LABELS_CONFIDENCE_HIGH: (
-        FROM_LABELS + ", which hardly changes the confidence, but the mean confidence is "
-        "{gap:points} points above the accuracy, and no temperature corrects that."
+        "The mean confidence is {gap:points} points above the accuracy, and no temperature "
+        "corrects that. " + FROM_LABELS + ", which hardly changes the confidence."
     ),
     ReasonCode.LABELS_CONFIDENCE_LOW: (
-        FROM_LABELS + ", which hardly changes the confidence, but the mean confidence is "
-        "{gap:points} points below the accuracy, and no temperature corrects that."
+        "The mean confidence is {gap:points} points below the accuracy, and no temperature "
+        "corrects that. " + FROM_LABELS + ", which hardly changes the confidence."
     ),
     ReasonCode.LABELS_UNDECIDED: (
-        FROM_LABELS + ", which includes no calibration (T = 1). About {more:more labels} would "
-        "settle the verdict."
+        FROM_LABELS + ", which includes T = 1 (no calibration). About {more:more labels} would "
+        "probably decide the verdict."
     ),
     ReasonCode.LABELS_CLOSE_TO_ONE: (
-        FROM_LABELS + ", which includes no calibration (T = 1). Even 200 more labels may not "
-        "settle the verdict."
+        FROM_LABELS + ", which includes T = 1 (no calibration). Even 200 more labels may not "
+        "decide the verdict."
     ),
     ReasonCode.LABELS_MOVED_AWAY: (
         "On the labelled inputs, T widens the gap between mean confidence and accuracy from "
         "{gap_before:points} to {gap_after:points} points, which is within the sampling error."
     ),
     ReasonCode.LABELS_HELD_BACK: (
-        "T was limited to {temperature:.3g}. Beyond that, the measured gap would grow by more than "
-        "half of its standard error."
+        "T was limited to {temperature:.3g}. Beyond that, the measured gap between mean confidence "
+        "and accuracy would grow by more than half of its standard error."
     ),
     ReasonCode.LABELS_KEEP_T: (
         "T = {temperature:.3g} stays in use: the labels do not contradict it, and the fitted "
         "T = {fitted:.3g} would not bring the mean confidence closer to the accuracy."
     ),
     ReasonCode.LABELS_ENOUGH: (
-        "You can stop labelling: more labels would hardly change this verdict, only narrow the "
-        "interval of T."
+        "You can stop labelling: more labels would narrow the interval of T but hardly change this "
+        "verdict."
     ),
     ReasonCode.LABELS_OUTSIDE_INTERVAL: (
-        FROM_LABELS + ". T = {temperature:.3g} is outside, but closer than no calibration (T = 1)."
+        FROM_LABELS
+        + ", but the given T = {temperature:.3g} lies outside this interval. It is still "
+        "closer to it than T = 1 (no calibration)."
     ),
     ReasonCode.LABELS_FURTHER: (
-        FROM_LABELS + ". T = {temperature:.3g} is further from that than no calibration (T = 1)."
+        FROM_LABELS + ", but the given T = {temperature:.3g} lies further from this interval than "
+        "T = 1 (no calibration)."
     ),
     ReasonCode.LABELS_CONTRADICT: (
         "{right:.0f} of {labels:labels} confirm the model's predictions, so no temperature makes "
-        "it usable here. Check that the model and the labels have the same classes in the "
+        "the model usable here. Check that the model and the labels have the same classes in the "
         "same order."
     ),
 }
@@ -446,8 +455,8 @@ def sentence(reason: Reason) -> str:
 
     >>> numbers = {"labels": 20.0, "low": 0.8, "high": 1.5, "more": 1.0}
     >>> sentence(Reason(ReasonCode.LABELS_UNDECIDED, numbers))
-    'From 20 labels, T is between 0.8 and 1.5 (valid at any number of labels), which includes no
-    calibration (T = 1). About 1 more label would settle the verdict.'
+    'With 20 labels, T is between 0.8 and 1.5 (90% interval, valid however many labels you add),
+    which includes T = 1 (no calibration). About 1 more label would probably decide the verdict.'
 
     Args:
         reason: The reason.

@@ -120,7 +120,9 @@ def test_what_was_made_worse_is_said(known):
     assert [line.word for line in lines] == ["", "WORSE", "no clear change"]
     worse, verdict = lesson_lines({"mcc": lines})
     assert worse.startswith("mcc: PseudoCal made it worse, from ")
-    assert verdict.endswith("labels: do not apply. The mixup estimate points the same way (T = 2).")
+    assert verdict.endswith(
+        "labels: do not apply. The temperature from mixup samples points the same way (T = 2)."
+    )
 
 
 def test_without_its_packages_it_names_the_extra(pseudocal, monkeypatch, tmp_path):

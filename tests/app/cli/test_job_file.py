@@ -81,7 +81,7 @@ def test_what_a_person_writes_has_defaults_and_is_checked(pseudocal, tabular, fe
     [
         ('model = "m"\ndata = "d"\n', "out is missing in"),
         ('model = 3\ndata = "d"\nout = "o"\n', r"Expected `str`, got `int` - at `\$.model`"),
-        ('model = "m"\ndata = "d"\nout = "o"\ntrust = true\n', "'trust' is not"),
+        ('model = "m"\ndata = "d"\nout = "o"\ntrust = true\n', "got 'trust'"),
         ('model = "m"\ndata = "d"\nout = "o"\n[method]\nlam = 2.0\n', "lam"),
         ('model = "m"\ndata = "d"\nout = "o"\n[method]\nlamb = 0.7\n', "lamb"),
         (

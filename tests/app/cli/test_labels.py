@@ -262,7 +262,7 @@ def test_what_is_no_class_is_counted_and_names_may_stand_for_classes(
     cautions = json.loads(done.out)["cautions"]
     assert any('said "none of these"' in text for text in cautions)
     done = pseudocal("refine", out, tmp_path / "a.csv")
-    assert "cannot tell, or left out: 1, skipped" in done.out
+    assert 'skipped: 1 (labelled "cannot tell" or not labelled)' in done.out
     assert (f"pseudocal label {out} -n {30 + (measured.more_labels or 0)}" in done.out) == bool(
         measured.more_labels
     )

@@ -114,7 +114,7 @@ def test_wrong_preprocessing_stops_the_run_with_a_table_and_the_flag(
     done = pseudocal("calibrate", network, images, "-o", out, *words)
     assert done.code == 3
     message, header, *rows = done.err.strip().splitlines()
-    assert f"with {flag} the predictions stand out more" in message
+    assert f"with {flag} the predictions are more distinct" in message
     assert "--preprocess-check off" in message
     assert header.split()[:3] == ["preprocessing", "images", "score"]
     assert any(row.split()[:2] == ["as", "given"] for row in rows)

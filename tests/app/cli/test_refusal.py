@@ -84,7 +84,7 @@ def check_refused(out: Path, used: str = "mixup") -> Calibration:
 
 def check_said(out: Path, printed: str, refused: float) -> None:
     accuracy, recommendation, reason, temperature = printed.splitlines()[:4]
-    assert accuracy.startswith("Unknown accuracy: ")
+    assert accuracy.startswith("Accuracy unknown: ")
     assert recommendation == (
         "Recommendation: Check the model and its inputs, or label 50 inputs to measure it: "
         f"pseudocal label {out} -n 50"
@@ -113,7 +113,7 @@ def test_no_file_holds_what_was_refused(kind, pseudocal, tabular, collapsed, fea
     )  # of the earlier run, and gone after the next
     done = pseudocal("calibrate", collapsed[kind], features, "-o", out, "--trust-model")
     assert done.code == 0, done.err
-    assert ("no model exported: the fitted temperature should not be applied" in done.err) == (
+    assert ("no model exported: the fitted temperature was rejected" in done.err) == (
         kind in SHIPPED
     )
     calibration = check_refused(out)

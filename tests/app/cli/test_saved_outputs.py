@@ -181,7 +181,7 @@ def test_lines_of_a_text_file_binary_outputs_and_names_of_classes(pseudocal, log
     [
         (
             ["--inputs", "few.txt"],
-            "few.txt describes 2 inputs, and there are 300 outputs",
+            "few.txt describes 2 inputs, but there are 300 outputs",
         ),
         (["--inputs", "none.txt"], "expected a text file, got none.txt: no such file"),
         (["--classes", "few.txt"], "there are 2 class names, and the model has 3 classes"),
@@ -228,12 +228,12 @@ def test_a_folder_of_other_results_is_refused(pseudocal, tabular, features, logi
     assert pseudocal("label", tmp_path / "z.npy").code == 0
     np.save(tmp_path / "z.npy", logits + 1e-3)
     assert (
-        "holds another run: choose another folder (--out)"
+        "contains another run: choose another folder (--out)"
         in pseudocal("label", tmp_path / "z.npy").err
     )
     assert pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out").code == 0
     assert (
-        f"{tmp_path / 'out'} holds another run"
+        f"{tmp_path / 'out'} contains another run"
         in pseudocal("label", tmp_path / "z.npy", "-o", tmp_path / "out").err
     )
     refused = pseudocal("label", tmp_path / "out", "--inputs", tmp_path / "z.npy")

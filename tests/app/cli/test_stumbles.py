@@ -75,7 +75,7 @@ def test_ground_truth_does_not_guess_between_two_classes_of_one_name(pseudocal, 
     assert accuracy(done) == 1
     write(labels, [["label"], *(["maillot"] for _ in names)])
     done = pseudocal(*arguments, *given)
-    assert (done.code, "several classes are called" in done.err) == (3, True)
+    assert (done.code, "which is the name of several classes" in done.err) == (3, True)
 
 
 def test_the_page_hides_names_that_tell_the_class(tmp_path):

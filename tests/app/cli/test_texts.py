@@ -97,7 +97,7 @@ def test_a_text_classifier_is_predicted_without_mixup_and_calibrated_by_labels(
     assert "no estimated accuracy" in done.out
     assert " after" not in done.out.split("verdict")[0]
     report = (tmp_path / "out" / "report.html").read_text()
-    assert "Nothing was applied: the confidences are those of the model." in report
+    assert "Nothing was applied: the confidences are unchanged." in report
     assert re.search(
         r"Least confident inputs.*<span>a \w+ story, (very )*long</span>", report, re.DOTALL
     )

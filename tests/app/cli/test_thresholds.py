@@ -87,7 +87,7 @@ def test_an_estimate_without_labels(pseudocal, out):
     content = rule(out)
     assert content["basis"] == "estimated"
     assert content["confidence"] == found.confidence
-    assert "No label was used" in done.out
+    assert "No labels were used" in done.out
     assert f"--for-threshold 5% -n {found.labels_needed}" in done.out
     np.testing.assert_array_equal(accepted(out), confidence >= found.confidence)
 
@@ -95,7 +95,7 @@ def test_an_estimate_without_labels(pseudocal, out):
 def test_labels_drawn_for_a_threshold_give_a_guarantee(pseudocal, out, truth, tmp_path):
     done = pseudocal("label", out, "-n", 120, "--for-threshold", "5%")
     assert done.code == 0, done.err
-    assert "then: pseudocal threshold" in done.out
+    assert "Next: pseudocal threshold" in done.out
     lines = table(out / LABEL_TABLE)
     assert {line["sampling"] for line in lines} == {"threshold 5% at T=1"}
     logits = np.load(out / "logits.npy")
@@ -276,7 +276,10 @@ def test_wrong_arguments_are_named(pseudocal, out):
     done = pseudocal("threshold", out, "--max-error", "0")
     assert (done.code, "--max-error" in done.err) == (3, True)
     done = pseudocal("label", out, "-n", 1200, "--for-threshold", "5%")
-    assert (done.code, "inputs to label, as many as could be accepted" in done.err) == (3, True)
+    assert (done.code, "inputs to label, the candidates for this error limit" in done.err) == (
+        3,
+        True,
+    )
 
 
 def test_a_segmentation_model_has_no_threshold(pseudocal, tmp_path, monkeypatch):
@@ -303,10 +306,10 @@ def test_a_larger_error_is_proposed_if_no_number_of_labels_helps(pseudocal, tmp_
     done = pseudocal("threshold", tmp_path / "out", "--max-error", "5%")
     content = rule(tmp_path / "out")
     assert (content["labels_needed"], content["possible_error"]) == (None, 0.2)
-    assert "a guarantee; allow more errors: --max-error 20%" in done.out
+    assert "Next: allow more errors: --max-error 20%" in done.out
     again = pseudocal("threshold", tmp_path / "out", "--max-error", "20%")
-    assert "next: pseudocal label" in again.out
+    assert "Next: pseudocal label" in again.out
     np.save(tmp_path / "logits.npy", np.tile([[0.1, 0.0], [0.0, 0.1]], (600, 1)))
     collect_outputs(tmp_path / "logits.npy", tmp_path / "other")
     done = pseudocal("threshold", tmp_path / "other", "--max-error", "5%")
-    assert "a guarantee; improve the model" in done.out
+    assert "Next: improve the model" in done.out

@@ -203,5 +203,5 @@ def test_a_model_card_states_the_temperature_and_its_source(made):
     assert text.startswith('---\nmodel-index: [{"name": "')
     assert "divided by 2.9.\n" in text
     assert "on 600 inputs without labels.\n" in text
-    assert "\n- Verdict: apply. The mixup estimate" in text
+    assert "\n- Verdict: apply. The temperature from mixup samples" in text
     assert "on 600 inputs with 49 labels.\n" in card_of(made.make_refined())

@@ -286,11 +286,14 @@ def test_a_threshold_says_which_predictions_to_trust(made):
     assert "with a probability of about 90%" in text
     both = replace(found, basis="estimated", agreement=True)
     text = str(essentials_of(replace(report, threshold=both))["Which predictions to trust"])
-    assert "at least 90% on which both models agree. An estimated 5% of them are wrong" in text
-    assert "too few for 74% of test models" in text
+    assert (
+        "at least 90% and the same prediction by both models. An estimated 5% of them are wrong"
+        in text
+    )
+    assert "In our tests, this estimate was too low for 74% of models." in text
     more = replace(both, confidence=0.0, if_disagree=0.7)
     text = str(essentials_of(replace(report, threshold=more))["Which predictions to trust"])
-    assert "at least 70%, and all on which both models agree" in text
+    assert "at least 70%, and all with the same prediction by both models" in text
     none = replace(found, basis="none", confidence=None, promise="60 labels guarantee nothing.")
     text = str(essentials_of(replace(report, threshold=none))["Which predictions to trust"])
     assert text == none.promise
@@ -325,7 +328,8 @@ def test_labels_that_contradict_the_model_say_what_to_check(made):
     found = advice(contradicted)
     assert (found.decision, found.code, found.command) == ("keep", "check_labels", "")
     assert found.because == (
-        "0 of 49 labels confirm the model's predictions, so no temperature makes it usable here."
+        "0 of 49 labels confirm the model's predictions, so no temperature makes the model usable "
+        "here."
     )
 
 
@@ -348,7 +352,7 @@ def test_the_first_answers_say_what_is_known(made):
     assert codes(made.make_refined())[2:] == ["assumed_labels", "none_of_these"]
     assumed = replace(after, data=replace(after.data, assumed=("resize", "crop")))
     answers = essentials_of(assumed)["What was assumed"]
-    assert "not specified: resize, crop" in str(answers)
+    assert "The assumed preprocessing (resize, crop) is that of training" in str(answers)
     nothing = replace(after.calibration, mixup_samples=0, temperature=1.0)
     unfitted = replace(after, calibration=nothing)
     assert codes(unfitted)[2:] == ["assumed_agreement", "risk_agreement"]
@@ -357,7 +361,7 @@ def test_the_first_answers_say_what_is_known(made):
     assert codes(of_confidence)[2:] == ["assumed_confidence", "risk_confidence"]
     unknown = replace(unfitted, trust=replace(alone, estimated_accuracy=NOTHING_KNOWN))
     assert codes(unknown)[2:] == ["assumed_nothing", "risk_nothing"]
-    assert "Nothing was applied: the confidences are those of the model." in shown(unfitted)
+    assert "Nothing was applied: the confidences are unchanged." in shown(unfitted)
     for report in (after, made.make_segmented(), made.make_refined(), unfitted):
         assert all(str(answer).endswith(".") for answer in essentials_of(report).values())
 
@@ -371,8 +375,8 @@ def test_one_model_without_labels_states_no_fraction_of_errors(made, verdict):
     answer = essentials_of(alone)["Which predictions to trust"]
     assert answer.code == "trust_unchecked"
     assert str(answer).endswith(
-        "confidence after calibration. They are the most confident, but nothing checks that they "
-        "are right."
+        "confidence after calibration. These are the most confident predictions, but their "
+        "accuracy was not checked."
     )
     assert "are wrong" not in shown(alone)
     assert "expected to be wrong" not in shown(alone)
@@ -397,7 +401,7 @@ def test_a_model_that_is_already_calibrated_is_trusted_as_it_is(made):
 def test_ground_truth_that_contradicts_the_recommendation_is_the_first_risk(made):
     report = made.make_report(verdict="do not apply", labelled=True)
     assert essentials_of(report)["What could be wrong"].code == "rejected_lowers_ece"
-    assert "But the ground truth says otherwise" in shown(report)
+    assert "The ground truth contradicts this recommendation" in shown(report)
 
 
 def test_the_predictions_above_a_threshold_are_counted_and_scored(made):
@@ -412,10 +416,12 @@ def test_the_predictions_above_a_threshold_are_counted_and_scored(made):
         assert row.expected_error == pytest.approx(1 - confidence[kept].mean())
         assert row.error == pytest.approx(wrong[kept].mean())
     assert all(row.error is None for row in made.make_report().selection)
-    assert "Answer only when confident" in shown(report)
+    assert "Accept only confident predictions" in shown(report)
     assert "were expected" in shown(report)
     refused = made.make_report(verdict="do not apply")
-    assert "Answer only when confident" not in shown(refused)  # a rejected T promises nothing
+    assert "Accept only confident predictions" not in shown(
+        refused
+    )  # a rejected T promises nothing
 
 
 def test_the_noise_floor_is_what_chance_gives(made):

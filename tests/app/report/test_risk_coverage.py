@@ -1,4 +1,4 @@
-"""Answer only when confident: estimate, measurement and guarantee in one chart."""
+"""Accept only confident predictions: estimate, measurement and guarantee in one chart."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_estimate_measurement_and_guarantee_stand_together(made):
     assert "At most 5% of the accepted predictions are wrong." in html
     assert "40.0% of the inputs are accepted" in html
     assert "87.65%" in html
-    assert "the 90% upper bound of the error, from 100 labels" in html
+    assert "the 90% upper confidence bound of the error, from 100 labels" in html
     assert "not enough labels" in html
     assert "a <b> class" not in html
 

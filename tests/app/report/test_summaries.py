@@ -45,9 +45,9 @@ def test_maps_have_names_and_a_image_of_their_size(made, tmp_path):
     html = page(report)
     for title in ("image", "confidence before", "confidence after", "right or wrong"):
         assert html.count(f"<figcaption>{title}</figcaption>") == 6
-    assert "black has no ground truth" in html
+    assert "black means no ground truth" in html
     assert "Precision</th>" in html
-    assert "black has no ground truth" not in page(made.make_segmented())
+    assert "black means no ground truth" not in page(made.make_segmented())
 
 
 def test_the_scores_of_each_class_by_hand(made):

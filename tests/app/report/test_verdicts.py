@@ -75,7 +75,7 @@ def test_ground_truth_that_contradicts_a_rejection_or_confirms_it(made):
     assert better.facts[0].code == "rejected_lowers_ece"
     assert better.facts[0].level == "caution"
     assert is_contradicted(better)
-    assert "But the ground truth says otherwise" in text(better)
+    assert "The ground truth contradicts this recommendation" in text(better)
     row = better.metric("ece")
     little = replace(
         row, before=replace(row.before, value=0.6), after=replace(row.after, value=0.4)
@@ -89,7 +89,7 @@ def test_ground_truth_that_contradicts_a_rejection_or_confirms_it(made):
     assert confirmed.level == "note"
     for report in (worse, made.make_report(labelled=True), made.make_report(verdict="caution")):
         assert not is_contradicted(report)
-        assert "But the ground truth says otherwise" not in text(report)
+        assert "The ground truth contradicts this recommendation" not in text(report)
         assert "rejected_lowers_ece" not in codes(report)
 
 

@@ -33,7 +33,7 @@ HEADLINE_SENTENCES: dict[str, tuple[Values, str]] = {
     ),
     "unknown": (
         {"before": 0.83, "inputs": "12 images"},
-        "Unknown accuracy: it cannot be estimated without labels. Mean confidence: 83% (12 "
+        "Accuracy unknown: it cannot be estimated without labels. Mean confidence: 83% (12 "
         "images).",
     ),
 }
@@ -153,10 +153,10 @@ FACT_SENTENCES: dict[str, tuple[Values, str]] = {
     ),
     "none_of_these": (
         {"n": 1, "labels": 49},
-        '1 of 49 labels said "none of these": the data contain classes that the model does not '
-        "know. It is always wrong on them.",
+        '1 of 49 labels said "none of these". The data contains classes that the model cannot '
+        "predict, so it is always wrong on them.",
     ),
-    "cannot_tell": ({"n": 1}, 'Labelled "cannot tell" or left out, and skipped: 1.'),
+    "cannot_tell": ({"n": 1}, 'Skipped: 1 (labelled "cannot tell" or not labelled).'),
     "few_labels": ({}, "There are too few labels to measure the calibration error itself."),
     "preprocessing_assumed": (
         {"assumed": "resize", "preparation": "resized to 224 x 224"},
@@ -219,7 +219,7 @@ def test_the_words_of_each_recommendation(code):
 
 def test_a_reason_of_one_sentence_stays_whole():
     advice = Recommendation("keep", {}, Reason(ReasonCode.MIXUP_AGREES, {"mixup": 1.21}))
-    assert advice.because == "The mixup estimate points the same way (T = 1.21)."
+    assert advice.because == "The temperature from mixup samples points the same way (T = 1.21)."
 
 
 def test_a_folder_from_somebody_else_cannot_add_to_the_command():

@@ -194,7 +194,7 @@ def test_label_and_refine_take_monitors(alarmed: World, give_labels, capsys):
     assert main(["refine", str(alarmed.monitor), str(labels)]) == 0
     said = capsys.readouterr().out
     assert "Measured on 30 labels" in said
-    assert "The interval is valid after every label; the report also uses" in said
+    assert "This 95% interval stays valid if you add labels. The report also uses" in said
     report = (alarmed.monitor / "labelling" / "report.html").read_text()
     assert "30 of 300 inputs were labelled, drawn at random." in report
 

@@ -150,7 +150,10 @@ def test_one_model_watches_the_uncertainty_and_says_what_it_misses(tmp_path, cap
     world = make_world(tmp_path, second=False)
     words = ["watch", world.monitor, world.batch("mon"), "--baseline", world.out]
     assert main([str(word) for word in words]) == 0
-    assert "Errors made with full confidence are missed" in capsys.readouterr().out
+    assert (
+        "only the uncertainty is watched and fully confident errors are missed"
+        in capsys.readouterr().out
+    )
     assert history(world.monitor)[1]["agreement"] is None
 
 
@@ -283,9 +286,9 @@ def test_times_are_dates_texts_or_unix_seconds(tmp_path):
     ("given", "message"),
     [
         ({"every": "1d"}, "pass both"),
-        ({"every": "1 day", "column": "when"}, "no period"),
+        ({"every": "1 day", "column": "when"}, "is not a period like"),
         ({"every": "1d", "column": "then"}, "no column 'then'"),
-        ({"time": "yesterday"}, "no time like"),
+        ({"time": "yesterday"}, "is not a time like"),
     ],
 )
 def test_wrong_times_are_refused(world: World, tmp_path, given, message):
@@ -406,7 +409,7 @@ class counting:  # noqa: N801
 
 
 def test_a_monitor_needs_a_baseline_and_a_folder_of_its_own(world: World):
-    with pytest.raises(InputError, match="no monitor yet"):
+    with pytest.raises(InputError, match="not a monitor yet"):
         watch(world.monitor, world.batch("mon"))
     with pytest.raises(OutputError, match="run folder"):
         watch(world.out, baseline=world.out)
@@ -578,7 +581,7 @@ def test_the_gas_sensors_of_the_gallery(tmp_path, monkeypatch):
     page = (tmp_path / "monitor" / "index.html").read_text()
     committed = (ROOT / "docs" / "howto" / "watch_gas.html").read_text()
     for one in (page, committed):
-        assert one.count("true accuracy, given later") == 1
+        assert one.count("true accuracy (ground truth)") == 1
         rows = re.findall(r'data-label="True accuracy">([^<]+)%<', one)
         # the last digits of the trained networks depend on the processor
         assert [int(row) for row in rows] == pytest.approx([61, 50, 72, 93, 76, 84], abs=1)

@@ -130,8 +130,8 @@ def _number(value: Any, numbers: dict[str, int], path: Path) -> int:
     several = [name for name in numbers if name.startswith(f"{text} (class ")]
     if several:
         raise InputError(
-            f"{path} has the label {text!r}, which several classes are called: write {several[0]!r} "
-            f"or {several[1]!r}"
+            f"{path} has the label {text!r}, which is the name of several classes: write "
+            f"{several[0]!r} or {several[1]!r}"
         )
     short = repr(text if len(text) <= 50 else text[:50] + "...")
     if not numbers:
@@ -147,7 +147,7 @@ def _number(value: Any, numbers: dict[str, int], path: Path) -> int:
 def _table(path: Path, names: Sequence[str]) -> NDArray[Any]:
     table = read_columns(path)
     if "label" not in table:
-        raise InputError(f"{path} has no column 'label', but {', '.join(table)}")
+        raise InputError(f"{path} has no column 'label'; it has {', '.join(table)}")
     if "file" not in table:
         return table["label"]
     by_name: dict[str, Any] = {}

@@ -428,7 +428,7 @@ def check_preprocessing(
     if better is not None:
         raise WrongPreprocessingError(
             f"the images seem to be preprocessed differently than in training: with {better.flags} the "
-            "predictions stand out more; pass that, or --preprocess-check off to go on",
+            "predictions are more distinct; pass that, or --preprocess-check off to continue",
             table_of(variants),
         )
     return max((each.images for each in variants if not each.flags), default=0)

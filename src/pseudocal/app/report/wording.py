@@ -40,7 +40,7 @@ HEADLINES: dict[str, str] = {
         "Estimated accuracy: {accuracy:confidence} " + INTERVAL_90 + "{inputs}, no labels used)."
     ),
     "unknown": (
-        "Unknown accuracy: it cannot be estimated without labels. "
+        "Accuracy unknown: it cannot be estimated without labels. "
         "Mean confidence: {before:confidence} ({inputs})."
     ),
 }
@@ -193,8 +193,10 @@ QUESTIONS = (
     "What could be wrong",
 )
 SAME = "New inputs are like these. "
-HIDDEN_FROM_BOTH = "Errors that both models share on real inputs alone stay hidden."
-HIDDEN = "Consistent errors of the model stay hidden."
+HIDDEN_FROM_BOTH = (
+    "Errors that both models make on real inputs but not on mixup samples remain undetected."
+)
+HIDDEN = "Consistent errors of the model remain undetected."
 TESTED = " In our tests, such a calibration helped in about {fell:.0f} of 10 cases."
 
 ESSENTIALS: dict[str, str] = {
@@ -212,7 +214,8 @@ ESSENTIALS: dict[str, str] = {
         ACCEPTED + "At most {most} of them are wrong, with a probability of {about}{level:.0%}."
     ),
     "trust_estimated": (
-        ACCEPTED + "An estimated {most} of them are wrong, too few for {broken:.0%} of test models."
+        ACCEPTED + "An estimated {most} of them are wrong. In our tests, this estimate was too low "
+        "for {broken:.0%} of models."
     ),
     "trust_none": "{promise}",
     "trust_measured": REACHED + "{after}. {error:.1%} of them are wrong (ground truth).",
@@ -221,27 +224,34 @@ ESSENTIALS: dict[str, str] = {
         REACHED + " after calibration. If T is right, {error:.1%} of them are wrong."
     ),
     "trust_unchecked": (
-        REACHED + "{after}. They are the most confident, but nothing checks that they are right."
+        REACHED + "{after}. These are the most confident predictions, but their accuracy was not "
+        "checked."
     ),
     "trust_contradicted": "None: the labels contradict the model.",
-    "trust_unknown": "Unknown: nothing has checked these confidences.",
+    "trust_unknown": "Unknown: these confidences were not checked.",
     # what was assumed
-    "assumed_preprocessing": SAME + "They are prepared as in training; not specified: {assumed}.",
+    "assumed_preprocessing": SAME + "The assumed preprocessing ({assumed}) is that of training.",
     "assumed_labels": SAME + "The labels are right.",
     "assumed_agreement": (
-        SAME
-        + "The models share errors on them as often as on mixup samples (blends of two inputs)."
+        SAME + "The models share errors on real inputs as often as on mixup samples (blends of two "
+        "inputs)."
     ),
     "assumed_surrogate": (
-        SAME + "A surrogate repeats errors as often as on mixup samples (blends of two inputs)."
+        SAME
+        + "The surrogate repeats the model's errors on real inputs as often as on mixup samples "
+        "(blends of two inputs)."
     ),
-    "assumed_mixup": SAME + "The model treats them like mixup samples (blends of two inputs).",
-    "assumed_confidence": SAME + "The accuracy is about the mean confidence.",
+    "assumed_mixup": (
+        SAME
+        + "The relation between confidence and accuracy is the same on real inputs as on mixup "
+        "samples (blends of two inputs)."
+    ),
+    "assumed_confidence": SAME + "The accuracy is close to the mean confidence.",
     "assumed_nothing": SAME + "Nothing else was assumed.",
     # what could be wrong
     "risk_measured": "On the ground truth, the confidence is off by {ece:.1%} on average (ECE).",
     "risk_labels": (
-        "In one of ten such samples of {labels:labels}, the accuracy lies outside the interval."
+        "In about one of ten samples of {labels:labels}, the accuracy lies outside the interval."
     ),
     "risk_contradicted": "The labels may use other classes, or the same classes in another order.",
     "risk_agreement": HIDDEN_FROM_BOTH,
@@ -264,9 +274,9 @@ def rule_of(threshold: RunThreshold) -> str:
         return f"a confidence of at least {100 * threshold.confidence:.4g}%"
     if threshold.if_disagree is None:
         least = f"{100 * threshold.confidence:.4g}%"
-        return f"a confidence of at least {least} on which both models agree"
+        return f"a confidence of at least {least} and the same prediction by both models"
     least = f"{100 * threshold.if_disagree:.4g}%"
-    return f"a confidence of at least {least}, and all on which both models agree"
+    return f"a confidence of at least {least}, and all with the same prediction by both models"
 
 
 @dataclass(frozen=True)
@@ -316,10 +326,10 @@ FACTS: dict[str, str] = {
     ),
     "label_priors": "The prior of T comes from the label-free estimates ({priors}).",
     "none_of_these": (
-        '{n:count} of {labels:labels} said "none of these": the data contain classes that the '
-        "model does not know. It is always wrong on them."
+        '{n:count} of {labels:labels} said "none of these". The data contains classes that the '
+        "model cannot predict, so it is always wrong on them."
     ),
-    "cannot_tell": 'Labelled "cannot tell" or left out, and skipped: {n:count}.',
+    "cannot_tell": 'Skipped: {n:count} (labelled "cannot tell" or not labelled).',
     "few_labels": "There are too few labels to measure the calibration error itself.",
     PREPROCESSING_ASSUMED: (
         "Preprocessing was not specified; assumed: {assumed} ({preparation}). If training "
