@@ -373,7 +373,7 @@ def _cells_of(run: Run, rows: RowNumbers) -> Iterator[list[tuple[str, str]]]:
         shown = [record.column]
     missing = [name for name in shown if name not in columns]
     if missing:
-        raise InputError(f"{path} has no column {brief(missing[0])}; it has {', '.join(columns)}")
+        raise InputError(f"{path} has no column {brief(missing[0])}, only {', '.join(columns)}")
     length = len(next(iter(columns.values()), ()))
     as_text = plain_cell if path.name == JOINED else str  # we wrote it, with guarded cells
     for number in _row_numbers(names, length, path):

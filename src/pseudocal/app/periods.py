@@ -86,7 +86,7 @@ def times_in(path: Path, column: str) -> NDArray[Any]:
     columns = read_columns(path)
     if column not in columns:
         raise InputError(
-            f"{path} has no column {brief(column)}; it has {', '.join(columns)}", setting="column"
+            f"{path} has no column {brief(column)}, only {', '.join(columns)}", setting="column"
         )
     values = columns[column]
     if values.dtype.kind == "M":

@@ -252,7 +252,7 @@ def test_what_is_not_understood_leads_to_texts(
     Path("two.csv").write_text("title,review\nStory,Superb.\nStory,Dull.\n")
     missing = pseudocal("calibrate", bert, "two.csv", "-o", "out")
     assert missing.code == 3
-    assert "no column 'text', but title, review; pass --text NAME" in missing.err
+    assert "no column 'text', only title, review; pass --text NAME" in missing.err
     number = pseudocal("calibrate", bert, reviews, "-o", "out", "--text", "id")
     assert (number.code, "expected texts in column 'id'" in number.err) == (3, True)
     second = pseudocal(

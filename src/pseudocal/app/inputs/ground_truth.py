@@ -147,7 +147,7 @@ def _number(value: Any, numbers: dict[str, int], path: Path) -> int:
 def _table(path: Path, names: Sequence[str]) -> NDArray[Any]:
     table = read_columns(path)
     if "label" not in table:
-        raise InputError(f"{path} has no column 'label'; it has {', '.join(table)}")
+        raise InputError(f"{path} has no column 'label', only {', '.join(table)}")
     if "file" not in table:
         return table["label"]
     by_name: dict[str, Any] = {}

@@ -391,7 +391,7 @@ def open_texts(path: Path, column: str | None) -> TextSet:
         column = _usual_column(described)
     if column not in described:
         raise InputError(
-            f"{path} has no column {column!r}; it has {', '.join(described)}",
+            f"{path} has no column {column!r}, only {', '.join(described)}",
             setting="text",
             value="NAME",
         )

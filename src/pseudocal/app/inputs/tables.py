@@ -199,7 +199,7 @@ def chosen_columns(path: Path, columns: Iterable[str] | None) -> dict[str, NDArr
     missing = [name for name in names if name not in table]
     if missing:
         raise InputError(
-            f"{path} has no columns {', '.join(missing)}; it has {', '.join(table)}",
+            f"{path} has no columns {', '.join(missing)}, only {', '.join(table)}",
             setting="features",
         )
     chosen = {name: table[name] for name in names}
