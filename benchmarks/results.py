@@ -614,8 +614,8 @@ def figures(suite: Suite, store: Store, folder: Path) -> list[str]:
 NOTES = [
     "Cells are means over targets, each the mean over its tasks. ± is the standard deviation of "
     "that mean over runs: seeds, times repetitions of the calibration. An ensemble is the same "
-    "for all seeds. The lowest value of a column is bold; the oracle and 50 labels see target "
-    "labels and do not compete. ECE has 15 bins. Further calibrators, NLL and Brier scores are in "
+    "for all seeds. The lowest value of a column is bold, except for the oracle and 50 labels, "
+    "which use target labels. ECE has 15 bins. Further calibrators, NLL and Brier scores are in "
     "the [means](results/means.csv).",
     '"Constant, T = 2" divides all logits by 2; a method that does not beat it adds nothing. '
     '"Accuracy" is measured before calibration. "Perfectly calibrated, by chance" is the expected '
@@ -623,7 +623,8 @@ NOTES = [
     "all rows share, not a standard error. The paired tests tell which differences are "
     "significant.",
     '"PseudoCal better" counts tasks, each the mean of its runs. The paired tests are Wilcoxon\'s '
-    "signed-rank tests over tasks. Tasks share domains, so p describes rather than proves.",
+    "signed-rank tests over tasks. Tasks share domains and are not independent, so read p as a "
+    "description, not as a test.",
     'The second table of a suite explains the temperatures. "PseudoCal, true labels" is fitted on '
     "the same mixup samples with the true label of the input with the larger weight instead of "
     "the pseudo-label. "
@@ -657,8 +658,11 @@ def summary(sections: Sequence[Section]) -> list[str]:
 
 
 def is_summarised(section: Section) -> bool:
-    """Whether a suite compares PseudoCal with fits on the source."""
-    return bool(section.comparisons) and {"TempScal", NONE, "Oracle"} <= section.rows.keys()
+    """Whether a suite compares PseudoCal with other calibrators, not only with its variants."""
+    rows = section.rows.keys()
+    source_free = CONSTANT in rows and RELEASED not in rows
+    compared = bool(section.comparisons) and ("TempScal" in rows or source_free)
+    return compared and {NONE, "Oracle"} <= rows
 
 
 def summary_row(section: Section) -> list[str]:
@@ -725,8 +729,8 @@ def transcal(chosen: Sequence[Section], sections: Sequence[Section]) -> list[str
         "The released code of TransCal searches for T and an exponent that solve one equation. "
         "Different exponents have different solutions T, so the result depends on the start of the "
         'search, T = 2; T is never below 1. The row "TransCal" has a fixed exponent and no lower '
-        "bound, so it cannot tell the effect of the search from that of the bound. With a fixed "
-        "exponent there is at most one solution. "
+        "bound, so it does not separate the effects of the two. With a fixed exponent the equation "
+        "has at most one solution. "
         f"{about_bound(compared)}The counts are then: {counts(compared, TRANSCAL)}. "
         f"{about_search(compared)}",
     ]
@@ -779,8 +783,8 @@ def about_bound(sections: Sequence[Section]) -> str:
     if not said:
         return ""
     return (
-        f"Where there is none, T is at the bound of the search, {BOUNDS[1]:,.0f}, and confidences "
-        f"are uniform: in at least one run on {', '.join(said)}. "
+        f"If it has none, T is {BOUNDS[1]:,.0f}, the bound of the search, and all confidences are "
+        f"uniform. This happened in at least one run on {', '.join(said)}. "
     )
 
 
