@@ -187,6 +187,26 @@ def test_probabilities_are_those_of_the_calibration_and_predictions_stay():
     assert (calibrated(decided, TWO).predict(x) == decided.predict(x)).all()
 
 
+def test_names_that_the_model_changes_are_not_compared():
+    pandas = pytest.importorskip("pandas")
+    lightgbm = pytest.importorskip("lightgbm")
+    x, y = problem()
+    frame = pandas.DataFrame(x, columns=[f"f {i}" for i in range(x.shape[1])])
+    model = lightgbm.LGBMClassifier(n_estimators=3, verbose=-1).fit(frame, y)
+    assert model.feature_names_in_[0] == "f_0"
+    expected = TWO.probabilities(np.log(model.predict_proba(frame)))
+    np.testing.assert_allclose(calibrated(model, TWO).predict_proba(frame), expected)
+
+
+def test_the_model_itself_refuses_other_columns():
+    pandas = pytest.importorskip("pandas")
+    x, y = problem()
+    frame = pandas.DataFrame(x, columns=[f"f {i}" for i in range(x.shape[1])])
+    both = calibrated(LogisticRegression().fit(frame, y), TWO)
+    with pytest.raises(ValueError, match="feature names should match"):
+        both.predict_proba(frame.rename(columns={"f 0": "other"}))
+
+
 def test_it_goes_through_skops(tmp_path, digits):
     skops = pytest.importorskip("skops.io")
     model, target, _ = digits

@@ -89,6 +89,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         if not is_array(X):
             X = np.asarray(X)
         validate_data(self, X, skip_check_array=True)
+        self._fitted_here = True
         if count(X) < 2:
             raise InputError("expected at least two inputs, since pairs are mixed, got 1 sample")
         method = PseudoCal() if self.method is None else self.method
@@ -124,6 +125,10 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
 
     def _check(self, x: Any) -> None:
         check_is_fitted(self)
+        if not hasattr(
+            self, "_fitted_here"
+        ):  # the classifier checks features itself, and may rename them
+            return
         if len(getattr(x, "shape", (0, 0))) == 2:  # the classifier itself refuses other shapes
             validate_data(self, x, reset=False, skip_check_array=True)
 
