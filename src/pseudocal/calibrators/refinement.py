@@ -40,7 +40,7 @@ from pseudocal.calibrators.labels import (
     as_row_groups,
     check_label_sample,
     labelling_order,
-    rows_to_label,
+    rows_of_any_logits,
 )
 from pseudocal.calibrators.measured import (
     NARROW,
@@ -437,7 +437,7 @@ def _more_labels(
     target = labelled.target
     most = min(len(sample) + MOST_FURTHER, len(target))
     if sample.sampling == "stratified":
-        following = rows_to_label(target, most, seed=sample.seed, groups=groups)[len(sample) :]
+        following = rows_of_any_logits(target, most, seed=sample.seed, groups=groups)[len(sample) :]
     else:
         others = np.setdiff1d(np.arange(len(target)), sample.rows)
         following = np.random.default_rng(sample.seed).permutation(others)[:MOST_FURTHER]
