@@ -94,6 +94,7 @@ class ReasonCode(StrEnum):
     LABELS_OUTSIDE_INTERVAL = auto()
     LABELS_FURTHER = auto()
     LABELS_CONTRADICT = auto()
+    LABELS_AT_CHANCE = auto()
 
 
 # reasons that say what second opinions found, and not what speaks for or against T
@@ -435,6 +436,11 @@ TEMPLATES: dict[ReasonCode, str] = {
         "{right:.0f} of {labels:labels} confirm the model's predictions, so no temperature makes "
         "it usable here. Check that the model and the labels have the same classes in the "
         "same order."
+    ),
+    ReasonCode.LABELS_AT_CHANCE: (
+        "The labels may agree with the predictions no more often than by chance: on {labels:labels}, "
+        "the accuracy is {accuracy:.0%} ({accuracy_low:.0%} to {accuracy_high:.0%}), and chance is "
+        "{chance:.0%}. Check that the model and the labels have the same classes in the same order."
     ),
 }
 

@@ -140,7 +140,9 @@ def recommendation_of(report: Report, out: Path, *, kept: bool) -> Recommendatio
 
 def _after_labels(labels: Measured, values: Values, reason: Reason) -> Recommendation:
     """What to do after labels that do not say "apply"."""
-    if reason.code == ReasonCode.LABELS_CONTRADICT:
+    at_chance = reason.code == ReasonCode.LABELS_AT_CHANCE
+    useless = at_chance and reason.numbers["accuracy"] <= reason.numbers["chance"]
+    if useless or reason.code == ReasonCode.LABELS_CONTRADICT:
         return Recommendation("check_labels", values, reason)
     done = labels.labels + labels.cannot_tell
     more = min(labels.more_labels or max(labels.labels, TO_LABEL), labels.rows - done)
