@@ -407,8 +407,8 @@ TEMPLATES: dict[ReasonCode, str] = {
         "settle the verdict."
     ),
     ReasonCode.LABELS_CLOSE_TO_ONE: (
-        FROM_LABELS + ", which includes no calibration (T = 1). Even 200 more labels may not "
-        "settle the verdict."
+        FROM_LABELS + ", which includes no calibration (T = 1). The verdict may need over 200 "
+        "more labels, or far fewer."
     ),
     ReasonCode.LABELS_MOVED_AWAY: (
         "On the labelled inputs, T widens the gap between mean confidence and accuracy from "
