@@ -364,7 +364,7 @@ def test_a_gap_that_no_temperature_corrects_is_not_called_calibrated():
     [reason] = measured.reasons
     assert reason.code == ReasonCode.LABELS_CONFIDENCE_HIGH
     assert reason.numbers["gap"] == measured.gap_before.value > 0.05
-    _, measured = refine(logits, LabelSample(rows, np.where(np.arange(200) % 2, wrong, right)))
+    _, measured = refine(logits, LabelSample(rows, np.where(np.arange(200) % 9 < 5, wrong, right)))
     assert measured.verdict == "caution"  # it is calibrated, but no better than guessing
     assert [reason.code for reason in measured.reasons] == [ReasonCode.LABELS_AT_CHANCE]
     logits[:, 0] += 0.4  # a confidence of 60%, which is right three times out of five
@@ -378,13 +378,28 @@ def test_labels_in_another_order_of_the_classes_are_noticed(classes):
     """Labels drawn by chance: a high T would fit them, and the model would be useless."""
     rng = np.random.default_rng(0)
     logits = 9 * rng.normal(size=(1000, classes))
-    _, measured = refine(logits, labelled(logits, rng.integers(0, classes, 1000), 50))
+    labels = rng.integers(0, classes, 1000)
+    _, measured = refine(logits, labelled(logits, labels, 50))
+    if classes == 2 and measured.accuracy.value > 0.5:
+        _, measured = refine(logits, labelled(logits, 1 - labels, 50))
     assert measured.accuracy.low <= 1 / classes <= measured.accuracy.high
     assert measured.verdict == "caution"
     [reason] = measured.reasons  # and none of them says that labelling may stop
     assert reason.code == ReasonCode.LABELS_AT_CHANCE
     assert reason.numbers["accuracy"] == measured.accuracy.value
     assert "Check that the model and the labels have the same classes" in str(reason)
+
+
+def test_a_few_labels_of_a_poor_model_of_two_classes_may_calibrate_it() -> None:
+    """Whose interval includes 50%: no order of the classes explains an accuracy above that."""
+    logits = 9 * np.random.default_rng(0).normal(size=(1000, 2))
+    rows = rows_to_label(logits, 20)
+    labels = np.where(
+        np.arange(20) % 5 < 3, logits[rows].argmax(axis=1), logits[rows].argmin(axis=1)
+    )
+    _, measured = refine(logits, LabelSample(rows, labels))
+    assert measured.accuracy.low < 0.5 < measured.accuracy.value
+    assert measured.verdict == "apply"
 
 
 def test_a_poor_model_above_chance_is_calibrated() -> None:

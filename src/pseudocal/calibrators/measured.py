@@ -55,8 +55,16 @@ class MeasuredEvidence(NamedTuple):
 
     @property
     def at_chance(self) -> bool:
-        """Whether the model may be right no more often than by chance."""
-        return self.accuracy is not None and self.accuracy.low <= self.chance
+        """Whether the model may be right no more often than by chance.
+
+        The interval includes chance or lies below. With two classes, where another order of the
+        classes turns right into wrong, the measured accuracy itself does: the interval of most
+        useful models includes 50% until there are many labels.
+        """
+        if self.accuracy is None:
+            return False
+        lowest = self.accuracy.value if self.chance == 0.5 else self.accuracy.low
+        return lowest <= self.chance
 
     @property
     def idle(self) -> bool:
