@@ -71,8 +71,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         """Calibrate the classifier on unlabelled data.
 
         Args:
-            X: The features of the target data. A data frame with texts, categories or dates cannot
-                be mixed: T = 1, with a warning, until `calibration_.refined` gets labels.
+            X: The features of the target data. A table with texts, categories, dates or missing
+                values cannot be mixed: T = 1, with a warning, until `calibration_.refined` gets
+                labels.
             y: Ignored, with a warning; only here because scikit-learn passes it. Labels go to
                 `calibration_.refined`.
 
