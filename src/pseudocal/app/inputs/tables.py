@@ -201,8 +201,10 @@ def chosen_columns(path: Path, columns: Iterable[str] | None) -> dict[str, NDArr
     names = list(table) if columns is None else list(columns)
     missing = [name for name in names if name not in table]
     if missing:
+        renamed = {name.replace(" ", "_") for name in table if " " in name}
+        hint = "; LightGBM replaced the spaces" if renamed & set(missing) else ""
         raise InputError(
-            f"{path} has no columns {', '.join(missing)}, but {', '.join(table)}",
+            f"{path} has no columns {', '.join(missing)}, but {', '.join(table)}{hint}",
             setting="features",
         )
     if not names or len(table[names[0]]) == 0:
