@@ -78,9 +78,23 @@ def test_columns_of_texts_categories_dates_and_missing_values_are_not_mixed():
         "since": pandas.to_datetime(["2026-01-01", "2026-01-02"]),
         "mixed": pandas.Series([1, "x"], dtype=object),
     }
-    unmixed = ["unknown", "missing", "city", "kind", "since", "mixed"]
-    assert columns_not_mixed(pandas.DataFrame(columns)) == unmixed
-    assert columns_not_mixed(X) == columns_not_mixed([X]) == []
+    missing = dict.fromkeys(["unknown", "missing"], "missing values")
+    others = dict.fromkeys(["city", "kind", "since", "mixed"], "text, categories or dates")
+    assert columns_not_mixed(pandas.DataFrame(columns)) == missing | others
+    assert columns_not_mixed(X) == columns_not_mixed([X]) == {}
+
+
+def test_columns_of_an_array_with_nan_are_not_mixed_as_those_of_a_frame():
+    x = np.random.default_rng(0).normal(size=(5, 3))
+    x[2, 1] = np.nan
+    assert (
+        columns_not_mixed(x) == columns_not_mixed(x.astype(np.float32)) == {"1": "missing values"}
+    )
+    pandas = pytest.importorskip("pandas")
+    assert columns_not_mixed(pandas.DataFrame(x)) == {"1": "missing values"}
+    assert (
+        columns_not_mixed(x[:, None]) == columns_not_mixed(x[:2]) == columns_not_mixed(x[:0]) == {}
+    )
 
 
 @pytest.mark.parametrize("package", ["pandas", "polars"])
@@ -93,7 +107,11 @@ def test_columns_of_texts_and_missing_values_are_not_mixed_in_any_frame(package)
         "weight": [np.nan, 70.0],
     }
     frame = pytest.importorskip(package).DataFrame(columns)
-    assert columns_not_mixed(frame) == ["city", "height", "weight"]
+    assert columns_not_mixed(frame) == {
+        "city": "text, categories or dates",
+        "height": "missing values",
+        "weight": "missing values",
+    }
 
 
 def test_other_sparse_formats_are_understood():

@@ -6,6 +6,7 @@ pytest.importorskip("sklearn")
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
@@ -187,6 +188,26 @@ def test_probabilities_are_those_of_the_calibration_and_predictions_stay():
     assert (calibrated(decided, TWO).predict(x) == decided.predict(x)).all()
 
 
+def test_names_that_the_model_changes_are_not_compared():
+    pandas = pytest.importorskip("pandas")
+    lightgbm = pytest.importorskip("lightgbm")
+    x, y = problem()
+    frame = pandas.DataFrame(x, columns=[f"f {i}" for i in range(x.shape[1])])
+    model = lightgbm.LGBMClassifier(n_estimators=3, verbose=-1).fit(frame, y)
+    assert model.feature_names_in_[0] == "f_0"
+    expected = TWO.probabilities(np.log(model.predict_proba(frame)))
+    np.testing.assert_allclose(calibrated(model, TWO).predict_proba(frame), expected)
+
+
+def test_the_model_itself_refuses_other_columns():
+    pandas = pytest.importorskip("pandas")
+    x, y = problem()
+    frame = pandas.DataFrame(x, columns=[f"f {i}" for i in range(x.shape[1])])
+    both = calibrated(LogisticRegression().fit(frame, y), TWO)
+    with pytest.raises(ValueError, match="feature names should match"):
+        both.predict_proba(frame.rename(columns={"f 0": "other"}))
+
+
 def test_it_goes_through_skops(tmp_path, digits):
     skops = pytest.importorskip("skops.io")
     model, target, _ = digits
@@ -229,7 +250,9 @@ def cities():
 
 def test_a_table_that_cannot_be_mixed_is_calibrated_with_labels(cities):
     pipe, frame, y = cities
-    with pytest.warns(UserWarning, match=r"columns city cannot be mixed.* Calibration\.refined"):
+    with pytest.warns(
+        UserWarning, match=r"columns city \(text, .*\) cannot be mixed.* Calibration\.refined"
+    ):
         both = CalibratedClassifier(pipe).fit(frame)
     assert both.calibration_.temperature == 1
     assert both.calibration_.verdict == "caution"
@@ -241,6 +264,9 @@ def test_a_table_that_cannot_be_mixed_is_calibrated_with_labels(cities):
     labels = LabelSample(rows, np.searchsorted(pipe.classes_, y[rows]))
     refined = both.calibration_.refined(logits, labels)
     assert refined.measured.labels == 50
+    assert repr(refined).startswith("Calibration(labels: T = ")
+    assert repr(both.calibration_).startswith("Calibration(none: T = 1.000")
+    assert repr(both.calibration_.trust.estimated_accuracy) == "AccuracyEstimate(unknown)"
     assert refined.measured.temperature.low < refined.measured.temperature.high
     np.testing.assert_allclose(
         calibrated(pipe, refined).predict_proba(frame), refined.probabilities(logits)
@@ -249,5 +275,30 @@ def test_a_table_that_cannot_be_mixed_is_calibrated_with_labels(cities):
 
 def test_a_table_that_cannot_be_mixed_takes_no_second_opinion(cities):
     pipe, frame, _ = cities
-    with pytest.raises(InputError, match=r"cannot be mixed \(columns city\)"):
+    with pytest.raises(InputError, match=r"cannot be mixed \(columns city \(text, .*"):
         CalibratedClassifier(pipe, second_opinion=pipe).fit(frame)
+
+
+@pytest.mark.parametrize("frame", [False, True])
+def test_missing_values_are_not_mixed_in_arrays_and_frames_alike(frame):
+    x, y = problem()
+    model = HistGradientBoostingClassifier(max_iter=3).fit(x, y)
+    x[3, 1] = np.nan
+    if frame:
+        x = pytest.importorskip("pandas").DataFrame(x)
+        model = HistGradientBoostingClassifier(max_iter=3).fit(x, y)
+    with pytest.warns(UserWarning, match=r"columns 1 \(missing values\) .* Fill in missing values"):
+        both = CalibratedClassifier(model).fit(x)
+    assert both.calibration_.temperature == 1
+    assert both.calibration_.trust.reasons[0].code == ReasonCode.TABLES_NOT_MIXED
+
+
+def test_a_second_opinion_on_other_columns_is_named():
+    pandas = pytest.importorskip("pandas")
+    x, y = problem()
+    frame = pandas.DataFrame(x, columns=["age", "height", "weight", "water"])
+    model = LogisticRegression().fit(frame, y)
+    scaled = make_column_transformer((StandardScaler(), ["age", "soil"]))
+    other = make_pipeline(scaled, LogisticRegression()).fit(frame.assign(soil=frame["age"]), y)
+    with pytest.raises(InputError, match=r"^the second opinion does not accept .*soil.* columns$"):
+        CalibratedClassifier(model, second_opinion=other).fit(frame)

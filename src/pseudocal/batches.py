@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError, Inputs, Predictor, as_numpy, unmasked
 
+NO_NUMBERS = "text, categories or dates"  # why a column is not mixed
+MISSING = "missing values"
 DEFAULT_BATCH_SIZE = 128  # inputs predicted together, in Python and in the command
 MIXED_AT_ONCE = 2**20  # bytes of inputs mixed at a time, so that they stay in the cache
 COPIES = 8  # copies of a batch's inputs and maps that may be in memory at the same time
@@ -133,34 +135,46 @@ def blend(x: Inputs, first: NDArray[np.intp], second: NDArray[np.intp], lam: flo
         ) from error
 
 
-def columns_not_mixed(data: Any) -> list[str]:
-    """The columns of a data frame that cannot be mixed: texts, categories, dates, missing values.
+def columns_not_mixed(data: Any) -> dict[str, str]:
+    """The columns of a table that cannot be mixed, and why.
 
-    >>> columns_not_mixed(np.zeros((3, 2)))
-    []
+    A table is a data frame, or a NumPy array of rows. A number mixed with a missing one is missing.
+
+    >>> columns_not_mixed(np.array([[1.0, np.nan], [2.0, 3.0]]))
+    {'1': 'missing values'}
     """
+    if isinstance(data, np.ndarray):
+        if data.ndim != 2 or data.dtype.kind != "f" or len(data) == 0:
+            return {}
+        # a minimum with NaN is NaN, and it takes no memory
+        return {str(i): MISSING for i in np.flatnonzero(np.isnan(data.min(axis=0)))}
     if _is_polars(data):
-        return [column.name for column in data if not _polars_can_be_mixed(column)]
-    if not (hasattr(data, "iloc") and hasattr(data, "columns")):
-        return []
-    columns = [(str(name), data.iloc[:, i]) for i, name in enumerate(data.columns)]
-    return [name for name, column in columns if not _can_be_mixed(column)]
+        whys = [(column.name, _why_polars_is_not_mixed(column)) for column in data]
+    elif hasattr(data, "iloc") and hasattr(data, "columns"):
+        names = map(str, data.columns)
+        whys = [(name, _why_not_mixed(data.iloc[:, i])) for i, name in enumerate(names)]
+    else:
+        return {}
+    return {name: why for name, why in whys if why}
 
 
-def _can_be_mixed(column: Any) -> bool:
-    """Whether a column of a pandas frame holds only numbers; time differences can be mixed too."""
-    if column.isna().any():
-        return False
+def _why_not_mixed(column: Any) -> str:
+    """Why a column of a pandas frame is not mixed; empty for numbers and time differences."""
     if isinstance(column.dtype, np.dtype) and column.dtype.kind == "O":
-        return all(isinstance(value, Real) for value in column)
-    return column.dtype.kind in "biufcm"
+        numbers = all(isinstance(value, Real) for value in column.dropna())
+    else:
+        numbers = column.dtype.kind in "biufcm"
+    if not numbers:
+        return NO_NUMBERS
+    return MISSING if column.isna().any() else ""
 
 
-def _polars_can_be_mixed(column: Any) -> bool:
-    """Whether a column of a polars frame holds only numbers."""
-    if not column.dtype.is_numeric() or column.null_count():
-        return False
-    return not (column.dtype.is_float() and column.is_nan().any())
+def _why_polars_is_not_mixed(column: Any) -> str:
+    """Why a column of a polars frame is not mixed; empty for numbers."""
+    if not column.dtype.is_numeric():
+        return NO_NUMBERS
+    missing = column.null_count() or (column.dtype.is_float() and column.is_nan().any())
+    return MISSING if missing else ""
 
 
 def _is_polars(x: Inputs) -> bool:

@@ -71,8 +71,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         """Calibrate the classifier on unlabelled data.
 
         Args:
-            X: The features of the target data. A data frame with texts, categories or dates cannot
-                be mixed: T = 1, with a warning, until `calibration_.refined` gets labels.
+            X: The features of the target data. A table with texts, categories, dates or missing
+                values cannot be mixed: T = 1, with a warning, until `calibration_.refined` gets
+                labels.
             y: Ignored, with a warning; only here because scikit-learn passes it. Labels go to
                 `calibration_.refined`.
 
@@ -89,6 +90,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         if not is_array(X):
             X = np.asarray(X)
         validate_data(self, X, skip_check_array=True)
+        self._fitted_here = True
         if count(X) < 2:
             raise InputError("expected at least two inputs, since pairs are mixed, got 1 sample")
         method = PseudoCal() if self.method is None else self.method
@@ -124,6 +126,10 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
 
     def _check(self, x: Any) -> None:
         check_is_fitted(self)
+        if not hasattr(
+            self, "_fitted_here"
+        ):  # the classifier checks features itself, and may rename them
+            return
         if len(getattr(x, "shape", (0, 0))) == 2:  # the classifier itself refuses other shapes
             validate_data(self, x, reset=False, skip_check_array=True)
 

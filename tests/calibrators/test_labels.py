@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,6 +38,7 @@ from pseudocal.calibrators.measured import MeasuredEvidence, judge_temperature
 from pseudocal.calibrators.posterior import LOG_T, Likelihood, log_likelihood, posterior
 from pseudocal.calibrators.refinement import TWO_CLASSES, priors_of
 from pseudocal.calibrators.trust import AccuracyEstimate
+from pseudocal.metrics import Interval
 
 
 def model(
@@ -362,8 +364,49 @@ def test_a_gap_that_no_temperature_corrects_is_not_called_calibrated():
     [reason] = measured.reasons
     assert reason.code == ReasonCode.LABELS_CONFIDENCE_HIGH
     assert reason.numbers["gap"] == measured.gap_before.value > 0.05
-    _, measured = refine(logits, LabelSample(rows, np.where(np.arange(200) % 2, wrong, right)))
+    _, measured = refine(logits, LabelSample(rows, np.where(np.arange(200) % 9 < 5, wrong, right)))
+    assert measured.verdict == "caution"  # it is calibrated, but no better than guessing
+    assert [reason.code for reason in measured.reasons] == [ReasonCode.LABELS_AT_CHANCE]
+    logits[:, 0] += 0.4  # a confidence of 60%, which is right three times out of five
+    rows = rows_to_label(logits, 400)
+    _, measured = refine(logits, LabelSample(rows, (np.arange(400) % 5 < 2).astype(int)))
     assert measured.verdict == "already calibrated"
+
+
+@pytest.mark.parametrize("classes", [2, 6])
+def test_labels_in_another_order_of_the_classes_are_noticed(classes):
+    """Labels drawn by chance: a high T would fit them, and the model would be useless."""
+    rng = np.random.default_rng(0)
+    logits = 9 * rng.normal(size=(1000, classes))
+    labels = rng.integers(0, classes, 1000)
+    _, measured = refine(logits, labelled(logits, labels, 50))
+    if classes == 2 and measured.accuracy.value > 0.5:
+        _, measured = refine(logits, labelled(logits, 1 - labels, 50))
+    assert measured.accuracy.low <= 1 / classes <= measured.accuracy.high
+    assert measured.verdict == "caution"
+    [reason] = measured.reasons  # and none of them says that labelling may stop
+    assert reason.code == ReasonCode.LABELS_AT_CHANCE
+    assert reason.numbers["accuracy"] == measured.accuracy.value
+    assert "Check that the model and the labels have the same classes" in str(reason)
+
+
+def test_a_few_labels_of_a_poor_model_of_two_classes_may_calibrate_it() -> None:
+    """Whose interval includes 50%: no order of the classes explains an accuracy above that."""
+    logits = 9 * np.random.default_rng(0).normal(size=(1000, 2))
+    rows = rows_to_label(logits, 20)
+    labels = np.where(
+        np.arange(20) % 5 < 3, logits[rows].argmax(axis=1), logits[rows].argmin(axis=1)
+    )
+    _, measured = refine(logits, LabelSample(rows, labels))
+    assert measured.accuracy.low < 0.5 < measured.accuracy.value
+    assert measured.verdict == "apply"
+
+
+def test_a_poor_model_above_chance_is_calibrated() -> None:
+    logits, labels = model(temperature=6.0)
+    _, measured = refine(logits, labelled(logits, labels, 100))
+    assert 0.2 < measured.accuracy.low < measured.accuracy.value < 0.6
+    assert measured.verdict == "apply"
 
 
 @pytest.mark.parametrize("classes", [3, 10, 52])
@@ -382,11 +425,11 @@ def test_labels_that_contradict_the_model_refuse_it_and_bound_the_temperature(cl
     )
 
 
-def test_a_few_wrong_labels_contradict_nothing_and_a_model_below_chance_is_refused():
+def test_a_few_wrong_labels_are_no_contradiction_and_a_model_below_chance_is_refused():
     many = 9 * np.random.default_rng(0).normal(size=(400, 10))
     rows = rows_to_label(many, 9)
     _, few = refine(many, LabelSample(rows, many[rows].argmin(axis=1)))
-    assert few.reasons[0].code == ReasonCode.LABELS_OVERCONFIDENT
+    assert few.reasons[0].code == ReasonCode.LABELS_AT_CHANCE
     logits = 9 * np.random.default_rng(0).normal(size=(400, 3))
     rows = rows_to_label(logits, 25)
     wrong, right = logits[rows].argmin(axis=1), logits[rows].argmax(axis=1)
@@ -397,13 +440,20 @@ def test_a_few_wrong_labels_contradict_nothing_and_a_model_below_chance_is_refus
     assert below.verdict == "do not apply"
 
 
-def evidence(low: float, high: float, **changes: float) -> MeasuredEvidence:
+def evidence(low: float, high: float, **changes: Any) -> MeasuredEvidence:
     """An interval of log T; the mean confidence changes by half as much."""
     change = max(abs(low), abs(high)) / 2
     found = MeasuredEvidence(low, high, change=change, gap_before=0.2, labels=50)
-    return found._replace(**changes)  # type: ignore[arg-type]
+    return found._replace(**changes)
 
 
+BY_CHANCE: dict[str, Any] = {"accuracy": Interval(0.12, 0.06, 0.21), "chance": 0.2}
+BY_CHANCE_NUMBERS = {
+    "accuracy": 0.12,
+    "accuracy_low": 0.06,
+    "accuracy_high": 0.21,
+    "chance": 0.2,
+}
 OF_LABELS: list[tuple[str, str, float, MeasuredEvidence, dict[str, float]]] = [
     ("labels_overconfident", "apply", 0.5, evidence(0.2, 0.8), {}),
     ("labels_underconfident", "apply", -0.5, evidence(-0.8, -0.2), {}),
@@ -439,6 +489,8 @@ OF_LABELS: list[tuple[str, str, float, MeasuredEvidence, dict[str, float]]] = [
         {"temperature": math.exp(-0.1)},
     ),
     ("labels_contradict", "do not apply", 0.5, evidence(0.2, 0.8, contradicted=0), {"right": 0.0}),
+    ("labels_at_chance", "caution", 0.5, evidence(0.2, 0.8, **BY_CHANCE), BY_CHANCE_NUMBERS),
+    ("labels_at_chance", "caution", 0.0, evidence(-0.1, 0.1, **BY_CHANCE), BY_CHANCE_NUMBERS),
 ]
 
 
@@ -539,7 +591,7 @@ def test_each_reason_of_labels(
 ) -> None:
     said, reason = judge_temperature(log_t, given)
     ends = {"labels": 50.0}
-    if code != "labels_contradict":
+    if code not in ("labels_contradict", "labels_at_chance"):
         ends |= {"low": math.exp(given.low), "high": math.exp(given.high)}
     assert (said, reason.code, reason.numbers) == (verdict, code, ends | numbers)
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pseudocal import InputError, rows_to_label
+from pseudocal import (
+    Calibration,
+    InputError,
+    LabelSample,
+    TemperatureScaling,
+    rows_to_label,
+    softmax,
+)
 from pseudocal.calibrators import pixel_pool
 from pseudocal.calibrators.labels import labelling_order
 
@@ -96,3 +103,13 @@ def test_a_pool_of_pixels_knows_where_they_are() -> None:
     np.testing.assert_allclose(pool.logits, maps[pool.images, :, pool.y, pool.x])
     with pytest.raises(InputError, match="at least one pixel"):
         pixel_pool([np.full((1, 2, 3, 3), -np.inf)])
+
+
+def test_probabilities_are_refused_as_they_are_for_the_labels() -> None:
+    probabilities = softmax(logits_of())
+    with pytest.raises(InputError, match="look like probabilities"):
+        rows_to_label(probabilities, 50)
+    rows = rows_to_label(np.log(probabilities), 50)
+    calibration = Calibration("none", TemperatureScaling(1.0))
+    labels = LabelSample(rows, np.argmax(probabilities[rows], axis=1))
+    assert calibration.refined(np.log(probabilities), labels).measured is not None

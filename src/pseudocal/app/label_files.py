@@ -21,7 +21,7 @@ from pseudocal.calibrators.labels import (
     NONE_OF_THESE,
     LabelSample,
     RowNumbers,
-    rows_to_label,
+    rows_of_any_logits,
 )
 
 NOT_A_CLASS = ("cannot tell", "none of these")  # labels that are no class
@@ -258,7 +258,7 @@ def chosen_rows(run: Run, n: int, sampling: Sampling) -> RowNumbers:
 
     """
     if sampling == "stratified":
-        return rows_to_label(run.logits, n, groups=run.groups)
+        return rows_of_any_logits(run.logits, n, groups=run.groups)
     if not 1 <= n <= len(run.logits):
         raise InputError(
             f"expected a number of inputs to label from 1 to {len(run.logits)}, got {n}"
@@ -291,7 +291,7 @@ def _skipped(lines: dict[int, LabelLine], run: Run, path: Path) -> list[int]:
     Labels are refused if more inputs were skipped than labelled: they are no sample.
     """
     most = min(2 * len(lines), len(run.logits))
-    chosen = rows_to_label(run.logits, most, groups=run.groups).tolist()
+    chosen = rows_of_any_logits(run.logits, most, groups=run.groups).tolist()
     strange = _first_strange(lines, chosen)
     if strange is None:
         last = max(i for i, row in enumerate(chosen) if row in lines)

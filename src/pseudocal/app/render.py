@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from pseudocal.app.export import export
+from pseudocal.app.inputs.choices import JSONL
 from pseudocal.app.inputs.sets import open_texts
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.pixels import PixelSample
@@ -130,6 +131,7 @@ def render(
         out=out,
         kept=kept,
         threshold=threshold,
+        outputs=_words_of_outputs(run.record),
     )
     write_report(report, folder)
     if threshold is not None:
@@ -139,6 +141,22 @@ def render(
             path = folder / name / "README.md"
             path.write_text(card_of(report), encoding="utf-8", errors="replace")
     return Result(calibration, report, out, out / predictions.name)
+
+
+def _words_of_outputs(record: RunRecord) -> tuple[str, ...]:
+    """How `pseudocal apply` names the file of saved outputs; empty if it cannot read them."""
+    path = Path(record.model.name)
+    if not record.saved or record.binary or not str(path).isprintable():
+        return ()
+    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    words = [str(shown)]
+    if record.output_type == "probabilities":
+        words += ["--output-type", "probabilities"]
+    if record.column is not None:
+        words += ["--field", record.column]
+    suffix = path.suffix.lower()
+    kind = {JSONL: ".csv", ".npz": ".npy"}.get(suffix, suffix)
+    return (*words, "-o", f"calibrated-{path.stem}{kind}")
 
 
 def render_threshold(

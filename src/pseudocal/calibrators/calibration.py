@@ -242,9 +242,9 @@ class Calibration:
             hit = f", {self.refused:.3f} refused"
         said = f", verdict: {self.verdict}" if self.verdict else ""
         rows = f"from {self.scaling.rows} rows"
-        return (
-            f"Calibration({self.method}: T = {self.temperature:{digits}}{known}, {rows}{hit}{said})"
-        )
+        # without labels nothing was fitted, with labels T is theirs
+        method = "labels" if self.measured and self.method == "none" else self.method
+        return f"Calibration({method}: T = {self.temperature:{digits}}{known}, {rows}{hit}{said})"
 
     _repr_html_ = calibration_html
 

@@ -26,6 +26,7 @@ from pseudocal.arrays import (
     as_logits,
     as_maps,
     as_numpy,
+    check_not_probabilities,
     check_pixels_per_image,
     check_rows,
     class_positions,
@@ -61,7 +62,8 @@ def rows_to_label(
     array([6, 2, 5, 3, 0, 4])
 
     Args:
-        logits: The logits of the whole target, of shape `(rows, classes)`.
+        logits: The logits of the whole target, of shape `(rows, classes)`. Rows that look like
+            probabilities are refused: pass their logarithm.
         n: The number of rows to label.
         seed: The seed of the random start. The rows depend on the logits, the seed and the groups
             only.
@@ -72,6 +74,15 @@ def rows_to_label(
         `n` distinct row numbers.
 
     """
+    z = as_logits(logits)
+    check_not_probabilities(z)
+    return rows_of_any_logits(z, n, seed=seed, groups=groups)
+
+
+def rows_of_any_logits(
+    logits: ArrayLike, n: int, *, seed: int = 0, groups: ArrayLike | None = None
+) -> RowNumbers:
+    """`rows_to_label`, even if the logits look like probabilities."""
     z = as_logits(logits)
     check_rows(z)
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= len(z):
@@ -260,7 +271,7 @@ def check_label_sample(
         )
     if sample.sampling == "random":
         return rows
-    chosen = rows_to_label(logits, len(rows), seed=sample.seed, groups=groups)
+    chosen = rows_of_any_logits(logits, len(rows), seed=sample.seed, groups=groups)
     other = np.setdiff1d(rows, chosen)
     if len(other):
         raise InputError(

@@ -37,6 +37,8 @@ class MeasuredEvidence(NamedTuple):
         more: The number of further labels that would settle the verdict; None if it is too large.
         contradicted: How many predictions the labels confirm, if these are so few that the classes
             or the labels must be wrong; None otherwise.
+        accuracy: The measured accuracy with its 90% interval; None if unknown.
+        chance: The accuracy of guessing.
 
     """
 
@@ -48,6 +50,21 @@ class MeasuredEvidence(NamedTuple):
     outside: float = 0.0
     more: int | None = None
     contradicted: int | None = None
+    accuracy: Interval | None = None
+    chance: float = 0.0
+
+    @property
+    def at_chance(self) -> bool:
+        """Whether the model may be right no more often than by chance.
+
+        The interval includes chance or lies below. With two classes, where another order of the
+        classes turns right into wrong, the measured accuracy itself does: the interval of most
+        useful models includes 50% until there are many labels.
+        """
+        if self.accuracy is None:
+            return False
+        lowest = self.accuracy.value if self.chance == 0.5 else self.accuracy.low
+        return lowest <= self.chance
 
     @property
     def idle(self) -> bool:
@@ -82,6 +99,15 @@ def judge_temperature(log_t: float, evidence: MeasuredEvidence) -> tuple[Measure
     labels, T is between 0.368 and 8.17 (90% interval, valid however many labels you add), which
     hardly changes the confidence.
 
+    Labels in another order than the six classes of the model:
+
+    >>> evidence = MeasuredEvidence(
+    ...     2.9, 4.2, 0.6, 0.7, labels=50, accuracy=Interval(0.12, 0.06, 0.21), chance=1 / 6
+    ... )
+    >>> verdict, reason = judge_temperature(3.5, evidence)
+    >>> verdict, str(reason.code)
+    ('caution', 'labels_at_chance')
+
     Args:
         log_t: The logarithm of the temperature to judge.
         evidence: What the labels say.
@@ -105,6 +131,8 @@ def judge_temperature(log_t: float, evidence: MeasuredEvidence) -> tuple[Measure
         if evidence.gap_before > 0:
             code = ReasonCode.LABELS_CONFIDENCE_HIGH
         return "caution", Reason(code, numbers | {"gap": evidence.gap_before})
+    if evidence.idle and evidence.at_chance:
+        return "caution", _at_chance(evidence)
     if evidence.idle:
         return "already calibrated", Reason(ReasonCode.LABELS_ALREADY_CALIBRATED, numbers)
     if evidence.contradicted is not None:
@@ -115,9 +143,24 @@ def judge_temperature(log_t: float, evidence: MeasuredEvidence) -> tuple[Measure
             return "caution", Reason(ReasonCode.LABELS_CLOSE_TO_ONE, numbers)
         numbers["more"] = float(evidence.more)
         return "caution", Reason(ReasonCode.LABELS_UNDECIDED, numbers)
+    if evidence.at_chance:
+        return "caution", _at_chance(evidence)
     if low > 0:
         return "apply", Reason(ReasonCode.LABELS_OVERCONFIDENT, numbers)
     return "apply", Reason(ReasonCode.LABELS_UNDERCONFIDENT, numbers)
+
+
+def _at_chance(evidence: MeasuredEvidence) -> Reason:
+    """That the labels may agree with the predictions by chance only."""
+    assert evidence.accuracy is not None
+    numbers = {
+        "labels": float(evidence.labels),
+        "accuracy": evidence.accuracy.value,
+        "accuracy_low": evidence.accuracy.low,
+        "accuracy_high": evidence.accuracy.high,
+        "chance": evidence.chance,
+    }
+    return Reason(ReasonCode.LABELS_AT_CHANCE, numbers)
 
 
 def enough(evidence: MeasuredEvidence, low: float, high: float, width: float) -> bool:

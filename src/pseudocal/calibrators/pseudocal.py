@@ -27,6 +27,7 @@ from pseudocal.arrays import (
 )
 from pseudocal.batches import (
     DEFAULT_BATCH_SIZE,
+    MISSING,
     Batch,
     batches_of,
     columns_not_mixed,
@@ -161,7 +162,7 @@ class PseudoCal:
                 It returns `(n, classes)`, or `(n, classes, height, width)` for segmentation.
             data: An array of inputs, or an iterable of batches such as a DataLoader; labels in it
                 are ignored. With an executor: an array, or a list of blocks such as
-                `pseudocal.app.shards("s3://bucket/*.parquet")`. A data frame with texts, categories,
+                `pseudocal.app.shards("s3://bucket/*.parquet")`. A table with texts, categories,
                 dates or missing values is not mixed: T = 1, with a warning, until labels refine it.
             second_opinion: Another model with the same classes, ideally trained in the same way
                 with another seed, a `Surrogate` if there is none, or a list of them. The accuracy,
@@ -178,7 +179,7 @@ class PseudoCal:
             if models_in(second_opinion) or strategy is not None or executor is not None:
                 raise InputError(
                     "expected no second opinion, strategy or executor for a table that cannot be "
-                    f"mixed (columns {', '.join(unmixed)}): leave them out, or encode the columns "
+                    f"mixed (columns {_columns(unmixed)}): leave them out, or encode the columns "
                     "as numbers and fill in missing values first"
                 )
             return self._fit_unmixed(model, data, unmixed, batch_size)
@@ -203,7 +204,7 @@ class PseudoCal:
         return calibration
 
     def _fit_unmixed(
-        self, model: Any, table: Any, columns: list[str], batch_size: int
+        self, model: Any, table: Any, columns: dict[str, str], batch_size: int
     ) -> Calibration:
         """T = 1 for a table that cannot be mixed, to be refined with labels."""
         evidence = self.empty_evidence()
@@ -216,8 +217,8 @@ class PseudoCal:
         why = Reason(ReasonCode.TABLES_NOT_MIXED)
         calibration = unmixed_calibration(evidence, settings, why)
         warnings.warn(
-            f"T = 1: the columns {', '.join(columns)} cannot be mixed, so nothing was fitted. "
-            "Label about 50 rows, chosen by pseudocal.rows_to_label, and pass them to "
+            f"T = 1: the columns {_columns(columns)} cannot be mixed, so nothing was fitted. "
+            f"{FILL_IN if MISSING in columns.values() else ''}Label about 50 rows, chosen by pseudocal.rows_to_label, and pass them to "
             "Calibration.refined",
             UserWarning,
             stacklevel=3,
@@ -495,6 +496,8 @@ class PseudoCal:
         return Labelled(logits, logits.argmax(axis=1))
 
 
+COLUMNS_SHOWN = 8
+FILL_IN = "Fill in missing values before fit, or: "
 NO_MIXUP = Labelled(np.empty((0, 2)), np.empty(0, dtype=np.intp))
 
 
@@ -549,6 +552,17 @@ def _classes(others: list[Logits]) -> Any:
     None without any.
     """
     return np.stack([logits.argmax(axis=1) for logits in others], axis=1) if others else None
+
+
+def _columns(unmixed: dict[str, str]) -> str:
+    """The columns that cannot be mixed, with the reason of each.
+
+    >>> _columns({"city": "text", "soil": "missing values"})
+    'city (text), soil (missing values)'
+    """
+    shown = [f"{name} ({why})" for name, why in unmixed.items()]
+    more = len(shown) - COLUMNS_SHOWN
+    return ", ".join(shown[:COLUMNS_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _name(strategy: Strategy) -> str:

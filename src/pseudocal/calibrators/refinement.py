@@ -40,7 +40,7 @@ from pseudocal.calibrators.labels import (
     as_row_groups,
     check_label_sample,
     labelling_order,
-    rows_to_label,
+    rows_of_any_logits,
 )
 from pseudocal.calibrators.measured import (
     NARROW,
@@ -391,6 +391,8 @@ def _measured(
         labels=len(right),
         outside=max(accuracy.low - before, before - accuracy.high, 0.0),
         contradicted=int(right.sum()) if contradicted else None,
+        accuracy=accuracy,
+        chance=chance,
     )
     if evidence.undecided and unlabelled:
         more = _more_labels(labelled, fitted, sample, groups)
@@ -407,7 +409,8 @@ def _measured(
     if applied != temperature and verdict != "already calibrated":
         reasons.append(Reason(ReasonCode.LABELS_HELD_BACK, {"temperature": applied}))
     at_low, at_high = (float(confidences(target, math.exp(end)).mean()) for end in (low, high))
-    if not contradicted and enough(evidence, low, high, at_low - at_high):
+    doubted = contradicted or reason.code == ReasonCode.LABELS_AT_CHANCE
+    if not doubted and enough(evidence, low, high, at_low - at_high):
         reasons.append(Reason(ReasonCode.LABELS_ENOUGH))
     measured = Measured(
         verdict,
@@ -437,7 +440,7 @@ def _more_labels(
     target = labelled.target
     most = min(len(sample) + MOST_FURTHER, len(target))
     if sample.sampling == "stratified":
-        following = rows_to_label(target, most, seed=sample.seed, groups=groups)[len(sample) :]
+        following = rows_of_any_logits(target, most, seed=sample.seed, groups=groups)[len(sample) :]
     else:
         others = np.setdiff1d(np.arange(len(target)), sample.rows)
         following = np.random.default_rng(sample.seed).permutation(others)[:MOST_FURTHER]

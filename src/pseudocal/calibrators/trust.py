@@ -105,6 +105,8 @@ class AccuracyEstimate:
     >>> estimate = AccuracyEstimate(0.58, 0.46, 0.7)
     >>> estimate.low <= estimate.value <= estimate.high
     True
+    >>> AccuracyEstimate(0.506, 0.0, 1.0)
+    AccuracyEstimate(unknown)
 
     Attributes:
         value: The estimated accuracy.
@@ -121,6 +123,11 @@ class AccuracyEstimate:
     def known(self) -> bool:
         """Whether anything is known: an interval from 0 to 1 says nothing."""
         return self.low > 0 or self.high < 1
+
+    def __repr__(self) -> str:
+        if not self.known:
+            return "AccuracyEstimate(unknown)"
+        return f"AccuracyEstimate(value={self.value!r}, low={self.low!r}, high={self.high!r})"
 
 
 def consensus_from(agreements: Iterable[Agreement], real: Labelled) -> Consensus | None:

@@ -94,6 +94,7 @@ class ReasonCode(StrEnum):
     LABELS_OUTSIDE_INTERVAL = auto()
     LABELS_FURTHER = auto()
     LABELS_CONTRADICT = auto()
+    LABELS_AT_CHANCE = auto()
 
 
 # reasons that say what second opinions found, and not what speaks for or against T
@@ -412,8 +413,8 @@ TEMPLATES: dict[ReasonCode, str] = {
         "probably decide the verdict."
     ),
     ReasonCode.LABELS_CLOSE_TO_ONE: (
-        FROM_LABELS + ", which includes T = 1 (no calibration). Even 200 more labels may not "
-        "decide the verdict."
+        FROM_LABELS + ", which includes T = 1 (no calibration). How many more labels would "
+        "decide the verdict is uncertain, possibly over 200."
     ),
     ReasonCode.LABELS_MOVED_AWAY: (
         "On the labelled inputs, T widens the gap between mean confidence and accuracy from "
@@ -444,6 +445,11 @@ TEMPLATES: dict[ReasonCode, str] = {
         "{right:.0f} of {labels:labels} confirm the model's predictions, so no temperature makes "
         "the model usable here. Check that the model and the labels have the same classes in the "
         "same order."
+    ),
+    ReasonCode.LABELS_AT_CHANCE: (
+        "The labels may agree with the predictions no more often than by chance: on {labels:labels}, "
+        "the accuracy is {accuracy:.0%} ({accuracy_low:.0%} to {accuracy_high:.0%}), and chance is "
+        "{chance:.0%}. Check that the model and the labels have the same classes in the same order."
     ),
 }
 

@@ -102,7 +102,7 @@ def second_logits(
             f"expected no second opinion for a segmentation model, got one for maps {logits.shape}: in our tests "
             "two such models shared far more mistakes on real pixels than on mixup samples, so the estimate was too high"
         )
-    found = [second(inputs) for second in seconds]
+    found = [_predicted_by(second, inputs) for second in seconds]
     for its in found:
         if its.ndim != logits.ndim:
             raise InputError(
@@ -113,6 +113,19 @@ def second_logits(
                 f"expected a second opinion on {logits.shape[1]} classes, got {its.shape[1]}"
             )
     return found
+
+
+def _predicted_by(second: Predictor, inputs: Inputs) -> Logits:
+    """What a second model predicts; an error about the inputs says that it is not the first."""
+    try:
+        return second(inputs)
+    except InputError:
+        raise
+    except (ValueError, KeyError) as error:
+        raise InputError(
+            f"the second opinion does not accept the inputs of the model: {error}; pass a second "
+            "opinion that was trained on the same columns"
+        ) from error
 
 
 class Checked:

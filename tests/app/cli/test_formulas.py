@@ -9,6 +9,7 @@ import csv
 import json
 
 import numpy as np
+import pytest
 
 FORMULA = ("=", "+", "-", "@")
 NAMES = (
@@ -98,3 +99,18 @@ def test_texts_with_formulas(pseudocal, tmp_path):
     )
     assert done.code == 0, done.err
     assert formulas(tmp_path / "logits" / "to-label.csv") == []
+
+
+def test_numbers_stay_numbers(pseudocal, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "logits.npy", rng.normal(size=(20, 2)))
+    frame = pandas.DataFrame({"number": rng.normal(size=20), "text": ["-1-1", *["a"] * 19]})
+    frame.to_csv(tmp_path / "inputs.csv", index=False)
+    done = pseudocal(
+        "label", tmp_path / "logits.npy", "--inputs", tmp_path / "inputs.csv", "-n", 20
+    )
+    assert done.code == 0, done.err
+    table = pandas.read_csv(tmp_path / "logits" / "to-label.csv").set_index("file").sort_index()
+    np.testing.assert_allclose(table["number"], frame["number"], rtol=1e-3)
+    assert table["text"][0] == "'-1-1"

@@ -136,6 +136,31 @@ def test_probabilities_of_texts_in_a_table_with_names(pseudocal, logits, truth, 
     assert by_name == by_number != ""
 
 
+@pytest.mark.parametrize("kind", ["table", "archive"])
+def test_the_recommended_command_is_that_for_the_saved_file(
+    pseudocal, logits, truth, tmp_path, monkeypatch, kind
+):
+    monkeypatch.chdir(tmp_path)
+    names = [str(i) for i in range(N)]
+    if kind == "table":
+        write(tmp_path / "p.csv", [["a", "b", "c"], *softmax(logits).tolist()])
+        words = ["p.csv", "--output-type", "probabilities"]
+    else:
+        np.savez(tmp_path / "p.npz", one=logits, other=-logits)
+        words = ["p.npz", "--field", "one"]
+    assert pseudocal("label", *words, "-n", 60).code == 0
+    labels_file(tmp_path / "labels.csv", np.log(softmax(logits)), truth, names)
+    done = pseudocal("refine", "p", "labels.csv")
+    assert done.code == 0, done.err
+    [line] = [line for line in done.out.splitlines() if line.startswith("Recommendation")]
+    kept = {"table": "calibrated-p.csv", "archive": "calibrated-p.npy"}[kind]
+    command = f"apply p/calibration.json {' '.join(words)} -o {kept}"
+    assert line.endswith(f"with the model you have: pseudocal {command}")
+    done = pseudocal(*command.split())
+    assert done.code == 0, done.err
+    assert (tmp_path / kept).exists()
+
+
 def test_a_table_without_names_of_columns_is_refused(pseudocal, logits, tmp_path):
     table = write(tmp_path / "p.csv", softmax(logits).tolist())
     done = pseudocal("label", table, "--output-type", "probabilities")

@@ -18,7 +18,7 @@ from pseudocal.app.inputs.preprocessing import (
     preprocessing_of_second,
 )
 from pseudocal.app.inputs.sets import ArraySet, open_images, read_batches
-from pseudocal.app.inputs.tables import read_columns, read_table
+from pseudocal.app.inputs.tables import chosen_columns, read_columns, read_table
 from pseudocal.batches import unread_batches
 from pseudocal.extras import MissingExtraError
 from pseudocal.skipped import Skipped
@@ -240,3 +240,11 @@ def test_a_damaged_csv_is_refused(tmp_path, content, message):
     (tmp_path / "x.csv").write_text(content)
     with pytest.raises(InputError, match=message):
         read_columns(tmp_path / "x.csv")
+
+
+@pytest.mark.parametrize(("wanted", "hint"), [("f_0", True), ("g_0", False)])
+def test_columns_whose_spaces_lightgbm_replaced_are_explained(tmp_path, wanted, hint):
+    (tmp_path / "rows.csv").write_text("f 0,f 1\n1,2\n")
+    with pytest.raises(InputError, match=f"has no columns {wanted}, but f 0, f 1") as error:
+        chosen_columns(tmp_path / "rows.csv", [wanted])
+    assert ("; LightGBM replaced the spaces" in str(error.value)) == hint

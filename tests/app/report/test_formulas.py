@@ -30,6 +30,7 @@ from pseudocal.app.run import Run, save_record
 
 FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 SEPARATORS = (",", ";", "\t", "|")
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?(,.*)?", re.ASCII | re.DOTALL)
 SPACES = " \t\r\n\x0b\x0c\xa0\u3000\ufeff"
 PARTS = [
     *FORMULA,
@@ -61,6 +62,12 @@ HOSTILE = [
     "d\r\n-1",
     "'80s",
     "end;",
+    "-1",
+    "'-1",
+    "+.5e-3",
+    "-1\n",
+    "-1;+1",
+    "-1-1",
 ]
 
 strange_texts = st.lists(st.sampled_from(PARTS), min_size=1, max_size=8).map("".join)
@@ -69,11 +76,15 @@ different_names = st.lists(strange_texts | any_texts, min_size=2, max_size=5, un
 
 
 def formulas(path: Path) -> list[tuple[str, str]]:
-    """The cells that a spreadsheet would compute, each with the separator that shows it."""
+    """The cells that a spreadsheet would compute, each with the separator that shows it.
+
+    A number is none, and with another separator neither is a number before our comma.
+    """
     found = []
     for separator in SEPARATORS:
         with path.open(newline="", encoding="utf-8") as file:
             cells = [cell for row in csv.reader(file, delimiter=separator) for cell in row]
+        cells = [cell for cell in cells if not NUMBER.fullmatch(cell)]
         found += [(separator, cell) for cell in cells if cell.lstrip(SPACES).startswith(FORMULA)]
     return found
 

@@ -333,6 +333,21 @@ def test_labels_that_contradict_the_model_say_what_to_check(made):
     )
 
 
+@pytest.mark.parametrize(
+    ("accuracy", "code"), [((0.12, 0.06, 0.21), "check_labels"), ((0.2, 0.1, 0.3), "label_more")]
+)
+def test_labels_that_agree_by_chance_say_what_to_check(made, accuracy, code):
+    report = made.make_refined()
+    names = ("accuracy", "accuracy_low", "accuracy_high")
+    numbers = dict(zip(names, accuracy, strict=True)) | {"labels": 50.0, "chance": 1 / 6}
+    why = Reason(ReasonCode.LABELS_AT_CHANCE, numbers)
+    labels = replace(report.labels, verdict="caution", reasons=(why,))
+    found = advice(replace(report, labels=labels))
+    assert found.code == code
+    assert found.because.startswith("The labels may agree with the predictions no more often than")
+    assert found.because.endswith(", and chance is 17%.")
+
+
 def codes(report) -> list[str]:
     return [answer.code for answer in essentials_of(report).values()]
 

@@ -62,6 +62,11 @@ ADVICE: dict[str, tuple[Values, str, str]] = {
         "Deploy calibration.json with the model you have, or label 50 inputs first to measure it: "
         "pseudocal apply out/calibration.json logits.npy -o probabilities.npy",
     ),
+    "deploy_for_outputs": (
+        {"file": "calibration.json", "command": "pseudocal apply c.json p.csv -o q.csv"},
+        "deploy",
+        "Deploy calibration.json with the model you have: pseudocal apply c.json p.csv -o q.csv",
+    ),
     "deploy_in_python": (
         {"file": "calibration.json", "code": "f(x)"},
         "deploy",

@@ -6,7 +6,7 @@ Text cells of the CSV files that we write are guarded: a spreadsheet takes a cel
 `=`, `+`, `-` or `@` for a formula, and so do some with the full-width variants of these. It may
 read a file with another separator than we write, and then a cell begins within ours: after a
 semicolon, a bar, a tab or a line break. So an apostrophe goes in front of each place where a
-formula could begin.
+formula could begin. A cell that is a plain number, such as -2.5, is no formula and stays a number.
 """
 
 from __future__ import annotations
@@ -47,9 +47,12 @@ FORMULA = "=+\\-@\uff1d\uff0b\uff0d\uff20"  # with the full-width variants; for 
 LEADING = "[ \x0b\x0c\xa0\u3000\ufeff\"']*"
 SEPARATOR = "[;|\t\r\n]"  # where a cell begins; our own comma is always within quotation marks
 # of the text; a spreadsheet may remove a tab or a line break there
-AT_START = f"^(?={LEADING}[{FORMULA}\t\r\n])"
+FORMULA_AT_START = f"(?={LEADING}[{FORMULA}\t\r\n])"
+# as Python and JavaScript understand it: in Python, $ also matches before a last line break
+PLAIN_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$(?!\n)"
+AT_START = f"^(?!{PLAIN_NUMBER}){FORMULA_AT_START}"
 WITHIN = f"({SEPARATOR})(?={LEADING}[{FORMULA}])"
-GUARD_AT_START = re.compile(AT_START.replace("^", "^'", 1))
+GUARD_AT_START = re.compile(f"^'{FORMULA_AT_START}")
 GUARD_WITHIN = re.compile(WITHIN.replace(")", ")'", 1))
 
 
@@ -198,8 +201,10 @@ def chosen_columns(path: Path, columns: Iterable[str] | None) -> dict[str, NDArr
     names = list(table) if columns is None else list(columns)
     missing = [name for name in names if name not in table]
     if missing:
+        renamed = {name.replace(" ", "_") for name in table if " " in name}
+        hint = "; LightGBM replaced the spaces" if renamed & set(missing) else ""
         raise InputError(
-            f"{path} has no columns {', '.join(missing)}, only {', '.join(table)}",
+            f"{path} has no columns {', '.join(missing)}, only {', '.join(table)}{hint}",
             setting="features",
         )
     chosen = {name: table[name] for name in names}
@@ -351,6 +356,8 @@ def guarded_cell(text: str) -> str:
     ("'=1+1.png", "a;'=1+1;.png")
     >>> guarded_cell("'=1"), guarded_cell("'80s.png")
     ("''=1", "'80s.png")
+    >>> guarded_cell("-2.5"), guarded_cell("-2.5+1"), guarded_cell("'-2.5")
+    ('-2.5', "'-2.5+1", "''-2.5")
     """
     return re.sub(AT_START, "'", re.sub(WITHIN, r"\1'", text))
 

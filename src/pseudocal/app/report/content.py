@@ -235,12 +235,13 @@ def report_of(
     out: Path,
     kept: bool = True,
     threshold: RunThreshold | None = None,
+    outputs: Sequence[str] = (),
 ) -> Report:
     """Make the report of a calibration.
 
     The temperature was fitted on mixup samples, those of pixels with groups; or on the labelled
     inputs, if the calibration was refined. Commands of the report name the folder `out`; `kept`
-    says whether the run is kept there.
+    says whether the run is kept there, and `outputs` how `apply` names the file of saved outputs.
     """
     calibration = summary.calibration
     seen = summary.seen()
@@ -282,7 +283,7 @@ def report_of(
     return replace(
         report,
         headline=headline_of(report),
-        recommendation=recommendation_of(report, out, kept=kept),
+        recommendation=recommendation_of(report, out, kept=kept, outputs=outputs),
         facts=facts_of(report),
     )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -100,13 +101,16 @@ def headline_of(report: Report) -> Headline:
 # ------------------------------------------------------------------------------ the recommendation
 
 
-def recommendation_of(report: Report, out: Path, *, kept: bool) -> Recommendation:
+def recommendation_of(
+    report: Report, out: Path, *, kept: bool, outputs: Sequence[str] = ()
+) -> Recommendation:
     """What to do: deploy the calibrated model, keep the model, or label inputs.
 
     Args:
         report: the report.
         out: the run folder as the user named it.
         kept: whether the run is kept there, which `label` needs.
+        outputs: of saved outputs, the words of `pseudocal apply` that name their file.
 
     """
     reason = deciding_reason(report)
@@ -125,6 +129,10 @@ def recommendation_of(report: Report, out: Path, *, kept: bool) -> Recommendatio
             load = f"Calibration.load({str(out / file)!r})"
             values["code"] = IN_PYTHON[report.model.kind].format(load)
         measured = report.labels is not None or report.metrics is not None
+        if outputs and measured:
+            words = ("pseudocal", "apply", str(out / file), *outputs)
+            values |= {"file": file, "command": shlex.join(words)}
+            return Recommendation("deploy_for_outputs", values, reason)
         if kept and not measured:
             code += "_or_label"
         return Recommendation(code, values | {"file": file, "path": str(out / file)}, reason)
@@ -140,7 +148,9 @@ def recommendation_of(report: Report, out: Path, *, kept: bool) -> Recommendatio
 
 def _after_labels(labels: Measured, values: Values, reason: Reason) -> Recommendation:
     """What to do after labels that do not say "apply"."""
-    if reason.code == ReasonCode.LABELS_CONTRADICT:
+    at_chance = reason.code == ReasonCode.LABELS_AT_CHANCE
+    useless = at_chance and reason.numbers["accuracy"] <= reason.numbers["chance"]
+    if useless or reason.code == ReasonCode.LABELS_CONTRADICT:
         return Recommendation("check_labels", values, reason)
     done = labels.labels + labels.cannot_tell
     more = min(labels.more_labels or max(labels.labels, TO_LABEL), labels.rows - done)

@@ -97,6 +97,7 @@ ACTIONS: dict[str, tuple[Decision, str, str]] = {
         "measure it",
         "{code}",
     ),
+    "deploy_for_outputs": ("deploy", "Deploy {file} with the model you have", "{command}"),
     "keep": ("keep", KEEP, ""),
     "keep_or_label": ("keep", KEEP + ", or label {n:count} {unit} to calibrate it", LABEL),
     "keep_or_label_more": ("keep", KEEP + ", or check with {more:count} more labels", LABEL),

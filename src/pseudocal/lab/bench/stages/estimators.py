@@ -20,7 +20,7 @@ from pseudocal.batches import DEFAULT_BATCH_SIZE
 from pseudocal.calibrators import Calibration, PseudoCal, tempscal
 from pseudocal.calibrators.agreement import Agreement
 from pseudocal.calibrators.confidence import match_confidence
-from pseudocal.calibrators.labels import LabelSample, rows_to_label
+from pseudocal.calibrators.labels import LabelSample, rows_of_any_logits
 from pseudocal.calibrators.surrogate import Surrogate
 from pseudocal.files import save_json
 from pseudocal.lab.adapt.tensors import Tensors, predict_arrays
@@ -143,7 +143,7 @@ def refine_with_labels(
         estimates["agreement"] = by_agreement.temperature
     before = Calibration(name, by_agreement.scaling, estimates=estimates)
     seed = find_compared(name).seed(task.seed)
-    rows = rows_to_label(logits, min(LABELS, len(logits)), seed=seed)
+    rows = rows_of_any_logits(logits, min(LABELS, len(logits)), seed=seed)
     return before.refined(logits, LabelSample(rows, labels_of(rows), seed=seed))
 
 
