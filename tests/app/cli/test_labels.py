@@ -370,7 +370,8 @@ def test_images_with_unreadable_ones_among_them(pseudocal, hub, image_files, tmp
     again = (out / "predictions.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in again] == [line.split(",")[0] for line in names]
     assert json.loads(done.out)["unreadable"] == 1
-    shipped = json.loads((out / "model" / "config.json").read_text())
+    (exported,) = json.loads((out / "report.json").read_text())["model"]["files"]
+    shipped = json.loads((out / exported / "config.json").read_text())
     assert shipped["pseudocal_temperature"] == json.loads(done.out)["temperature"]
     (tmp_path / "images").rename(tmp_path / "moved")
     done = pseudocal("label", out, "-n", 12)

@@ -98,7 +98,7 @@ def test_the_four_commands_of_the_page(pseudocal, logprobs, truth, tmp_path, mon
     assert SECRET not in page
     calibration = Calibration.load("choices/calibration.json")
     assert calibration.measured.labels == 50
-    with open("calibrated.csv", newline="", encoding="utf-8") as file:
+    with open("calibrated-choices.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["file", "A", "B", "C", "D"]
     assert [row["file"] for row in rows] == [f"q{i}" for i in range(N)]
