@@ -251,7 +251,7 @@ def cities():
 def test_a_table_that_cannot_be_mixed_is_calibrated_with_labels(cities):
     pipe, frame, y = cities
     with pytest.warns(
-        UserWarning, match=r"columns city \(text, .*\) cannot be mixed.* Calibration\.refined"
+        UserWarning, match=r"cannot be mixed: city \(text, .*\)\..* Calibration\.refined"
     ):
         both = CalibratedClassifier(pipe).fit(frame)
     assert both.calibration_.temperature == 1

@@ -126,9 +126,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
 
     def _check(self, x: Any) -> None:
         check_is_fitted(self)
-        if not hasattr(
-            self, "_fitted_here"
-        ):  # the classifier checks features itself, and may rename them
+        # of `calibrated`: the classifier checks its features itself, and may have renamed them
+        if not hasattr(self, "_fitted_here"):
             return
         if len(getattr(x, "shape", (0, 0))) == 2:  # the classifier itself refuses other shapes
             validate_data(self, x, reset=False, skip_check_array=True)

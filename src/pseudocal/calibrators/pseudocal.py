@@ -216,9 +216,10 @@ class PseudoCal:
         settings = {name: getattr(self, name) for name in kept} | {"batch_size": batch_size}
         why = Reason(ReasonCode.TABLES_NOT_MIXED)
         calibration = unmixed_calibration(evidence, settings, why)
+        fill_in = FILL_IN if MISSING in columns.values() else ""
         warnings.warn(
-            f"T = 1: the columns {_columns(columns)} cannot be mixed, so nothing was fitted. "
-            f"{FILL_IN if MISSING in columns.values() else ''}Label about 50 rows, chosen by pseudocal.rows_to_label, and pass them to "
+            f"T = 1, nothing was fitted. These columns cannot be mixed: {_columns(columns)}. "
+            f"{fill_in}Label about 50 rows, chosen by pseudocal.rows_to_label, and pass them to "
             "Calibration.refined",
             UserWarning,
             stacklevel=3,
