@@ -288,8 +288,8 @@ TEMPLATES: dict[ReasonCode, str] = {
         "Add a second model, or label about 50 inputs."
     ),
     ReasonCode.SURROGATE_CONFIRMS: (
-        "A surrogate of the model's predictions estimates an accuracy of {surrogate:.0%}. The "
-        "difference is at most {limit:points} points, so it only widens the interval."
+        "A surrogate of the model's predictions estimates an accuracy of {surrogate:.0%}. This is "
+        "within {limit:points} points of the other estimate, so it only widens the interval."
     ),
     ReasonCode.SURROGATE_DIFFERS: (
         "The estimates disagree: the models' agreement implies an accuracy of {agreement:.0%}, a "
@@ -413,8 +413,8 @@ TEMPLATES: dict[ReasonCode, str] = {
         "probably decide the verdict."
     ),
     ReasonCode.LABELS_CLOSE_TO_ONE: (
-        FROM_LABELS + ", which includes T = 1 (no calibration). How many more labels would "
-        "decide the verdict is uncertain, possibly over 200."
+        FROM_LABELS + ", which includes T = 1 (no calibration). Deciding the verdict may take "
+        "more than 200 further labels."
     ),
     ReasonCode.LABELS_MOVED_AWAY: (
         "On the labelled inputs, T widens the gap between mean confidence and accuracy from "
