@@ -55,16 +55,15 @@ class MeasuredEvidence(NamedTuple):
 
     @property
     def at_chance(self) -> bool:
-        """Whether the model may be right no more often than by chance.
+        """Whether the labels agree with the predictions no more often than by chance.
 
-        The interval includes chance or lies below. With two classes, where another order of the
-        classes turns right into wrong, the measured accuracy itself does: the interval of most
-        useful models includes 50% until there are many labels.
+        With two classes, the whole interval must lie below chance: a useful model may be right on
+        less than half of a few labels.
         """
         if self.accuracy is None:
             return False
-        lowest = self.accuracy.value if self.chance == 0.5 else self.accuracy.low
-        return lowest <= self.chance
+        measured = self.accuracy.high if self.chance == 0.5 else self.accuracy.value
+        return measured <= self.chance
 
     @property
     def idle(self) -> bool:
