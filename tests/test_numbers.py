@@ -233,7 +233,7 @@ def test_the_evaluation_says_how_often_held_out_data_was_evaluated() -> None:
 
     page = (DOCS / "evaluation" / "index.md").read_text(encoding="utf-8")
     said = re.search(
-        r"bank behind the table above was evaluated (\d+) times: (\d+) times .*?, (\d+) times .*?, once"
+        r"behind the table above was evaluated (\d+) times: (\d+) times .*?, (\d+) times .*?, once"
         r"\s+for thresholds, and once for verdicts by a script.*?two-class family was evaluated (\d+) "
         r"times, .*?(\d+) times\.",
         page,

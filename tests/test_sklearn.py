@@ -287,7 +287,7 @@ def test_missing_values_are_not_mixed_in_arrays_and_frames_alike(frame):
     if frame:
         x = pytest.importorskip("pandas").DataFrame(x)
         model = HistGradientBoostingClassifier(max_iter=3).fit(x, y)
-    with pytest.warns(UserWarning, match=r"columns 1 \(missing values\) .* Fill in missing values"):
+    with pytest.warns(UserWarning, match=r"mixed: 1 \(missing values\)\. Fill in missing values"):
         both = CalibratedClassifier(model).fit(x)
     assert both.calibration_.temperature == 1
     assert both.calibration_.trust.reasons[0].code == ReasonCode.TABLES_NOT_MIXED

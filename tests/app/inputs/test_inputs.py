@@ -245,6 +245,6 @@ def test_a_damaged_csv_is_refused(tmp_path, content, message):
 @pytest.mark.parametrize(("wanted", "hint"), [("f_0", True), ("g_0", False)])
 def test_columns_whose_spaces_lightgbm_replaced_are_explained(tmp_path, wanted, hint):
     (tmp_path / "rows.csv").write_text("f 0,f 1\n1,2\n")
-    with pytest.raises(InputError, match=f"has no columns {wanted}, but f 0, f 1") as error:
+    with pytest.raises(InputError, match=f"has no columns {wanted}, only f 0, f 1") as error:
         chosen_columns(tmp_path / "rows.csv", [wanted])
     assert ("; LightGBM replaced the spaces" in str(error.value)) == hint

@@ -305,7 +305,10 @@ def test_bars_of_one_or_two_inputs_are_pale_and_have_no_interval(show):
     assert tab.locator("#figure-reliability-before .whisker").count() == len(counts) - few.count()
     opacity = few.first.evaluate("e => getComputedStyle(e).fillOpacity")
     assert float(opacity) < 0.5
-    assert "Pale bars have one or two inputs and say nothing." in tab.locator("main").text_content()
+    assert (
+        "Pale bars have one or two inputs and are too few to interpret."
+        in tab.locator("main").text_content()
+    )
 
 
 def test_it_prints_and_nothing_from_outside_becomes_an_element(show, made, tmp_path):

@@ -286,14 +286,11 @@ def test_a_threshold_says_which_predictions_to_trust(made):
     assert "with a probability of about 90%" in text
     both = replace(found, basis="estimated", agreement=True)
     text = str(essentials_of(replace(report, threshold=both))["Which predictions to trust"])
-    assert (
-        "at least 90% and the same prediction by both models. An estimated 5% of them are wrong"
-        in text
-    )
-    assert "In our tests, this estimate was too low for 74% of models." in text
+    assert "at least 90% where both models agree. An estimated 5% of them are wrong" in text
+    assert "(too low for 74% of models in our tests)." in text
     more = replace(both, confidence=0.0, if_disagree=0.7)
     text = str(essentials_of(replace(report, threshold=more))["Which predictions to trust"])
-    assert "at least 70%, and all with the same prediction by both models" in text
+    assert "at least 70%, and all where both models agree" in text
     none = replace(found, basis="none", confidence=None, promise="60 labels guarantee nothing.")
     text = str(essentials_of(replace(report, threshold=none))["Which predictions to trust"])
     assert text == none.promise

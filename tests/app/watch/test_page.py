@@ -211,7 +211,7 @@ def test_a_batch_without_a_clear_temperature_says_so(show):
     assert isinstance(events[-1], BatchEvent)
     events[-1] = replace(events[-1], temperature=None)
     facts = show(390, state, events).locator("ul.facts").inner_text()
-    assert "too uncertain to fit a temperature to this batch; 1.20 is in use" in facts
+    assert "too uncertain to fit a temperature; 1.20 is in use" in facts
 
 
 def test_after_labels_the_measured_accuracy_comes_before_the_state_of_the_alarm(show):

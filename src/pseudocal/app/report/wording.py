@@ -194,9 +194,7 @@ QUESTIONS = (
     "What could be wrong",
 )
 SAME = "New inputs are like these. "
-HIDDEN_FROM_BOTH = (
-    "Errors that both models make on real inputs but not on mixup samples remain undetected."
-)
+HIDDEN_FROM_BOTH = "Errors that both models make on real inputs only remain undetected."
 HIDDEN = "Consistent errors of the model remain undetected."
 TESTED = " In our tests, such a calibration helped in about {fell:.0f} of 10 cases."
 
@@ -215,8 +213,8 @@ ESSENTIALS: dict[str, str] = {
         ACCEPTED + "At most {most} of them are wrong, with a probability of {about}{level:.0%}."
     ),
     "trust_estimated": (
-        ACCEPTED + "An estimated {most} of them are wrong. In our tests, this estimate was too low "
-        "for {broken:.0%} of models."
+        ACCEPTED + "An estimated {most} of them are wrong (too low for {broken:.0%} of models in "
+        "our tests)."
     ),
     "trust_none": "{promise}",
     "trust_measured": REACHED + "{after}. {error:.1%} of them are wrong (ground truth).",
@@ -275,9 +273,9 @@ def rule_of(threshold: RunThreshold) -> str:
         return f"a confidence of at least {100 * threshold.confidence:.4g}%"
     if threshold.if_disagree is None:
         least = f"{100 * threshold.confidence:.4g}%"
-        return f"a confidence of at least {least} and the same prediction by both models"
+        return f"a confidence of at least {least} where both models agree"
     least = f"{100 * threshold.if_disagree:.4g}%"
-    return f"a confidence of at least {least}, and all with the same prediction by both models"
+    return f"a confidence of at least {least}, and all where both models agree"
 
 
 @dataclass(frozen=True)
