@@ -57,4 +57,4 @@ def test_the_peak_of_many_classes_is_within_the_limit(models, second, stream):
     )
     assert kept > 0.6 * MEMORY
     assert calibration.temperature > 0
-    assert most < MEMORY + BATCH_COPIES * 4 * BATCH * CLASSES
+    assert most < 1.01 * MEMORY + BATCH_COPIES * 4 * BATCH * CLASSES  # and small arrays
