@@ -275,7 +275,7 @@ def _absolute(name: Any) -> Any:
 
 
 def absolute(name: str) -> str:
-    """The absolute path of a file or folder that exists; other names stay as they are."""
+    """Make the name of an existing file or folder absolute; leave other names unchanged."""
     return os.path.abspath(name) if Path(name).exists() else name
 
 
