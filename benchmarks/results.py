@@ -533,8 +533,8 @@ def losses(section: Section) -> str:
     if len(section.methods) > 1 and where:
         harmed += f" ({where})"
     return (
-        f"PseudoCal is worse than no calibration on {harmed}. The best of the other calibrators "
-        "without target labels, chosen afterwards for each task, is better on "
+        f"PseudoCal is worse than no calibration on {harmed}. If the best of the other label-free "
+        "calibrators is picked for each task in hindsight, it is better than PseudoCal on "
         f"{len(loss_rows(section))}."
     )
 
@@ -731,7 +731,8 @@ def transcal(chosen: Sequence[Section], sections: Sequence[Section]) -> list[str
         'search, T = 2; T is never below 1. The row "TransCal" has a fixed exponent and no lower '
         "bound, so it does not separate the effects of the two. With a fixed exponent the equation "
         "has at most one solution. "
-        f"{about_bound(compared)}The counts are then: {counts(compared, TRANSCAL)}. "
+        f"{about_bound(compared)}With a fixed exponent, PseudoCal has the lower ECE "
+        f"{counts(compared, TRANSCAL)}. "
         f"{about_search(compared)}",
     ]
     for section in sections:
@@ -806,7 +807,8 @@ def about_search(sections: Sequence[Section]) -> str:
             if not _is_most(section.wins(RELEASED)) and _is_most(section.wins(TRANSCAL)):
                 side = "above" if own > none else "below"
                 turned.append(
-                    f"TransCal's lead disappears in {name} because the fixed version is worse; "
+                    f"TransCal's lead disappears in {name} because the version with a "
+                    f"fixed exponent is worse; "
                     f"PseudoCal's mean ECE of {own:.2f} is {side} that of no calibration, "
                     f"{none:.2f}."
                 )
@@ -815,7 +817,8 @@ def about_search(sections: Sequence[Section]) -> str:
         said.append(f"There is no significant difference in {', '.join(same)}.")
     if worse:
         said.append(
-            f"The fixed version has a higher mean ECE than the released one in {', '.join(worse)}."
+            "The version with a fixed exponent has a higher mean ECE than the released one in "
+            f"{', '.join(worse)}."
         )
     return " ".join([*said, *turned])
 
@@ -832,24 +835,26 @@ def _is_most(wins: str) -> bool:
 
 def first_batch(sections: Sequence[Section]) -> str:
     """What the mixup samples of the first batch alone, as in the released code, change."""
-    said = []
+    rows = []
     for section in sections:
         found = [each for each in section.comparisons if _title(each.baseline) == FIRST_BATCH]
         if found and section.has(FIRST_BATCH) and section.has(PSEUDOCAL):
             test = found[-1]
-            end = ": no significant difference" if test.p > 0.05 else ""
-            said.append(
-                f"for `{section.suite.name}`: "
-                f"{section.value(FIRST_BATCH):.2f}, against {section.value(PSEUDOCAL):.2f} with "
-                f"all pairs, which are better for {test.wins} of {test.tasks} tasks "
-                f"(p = {test.p:.2g}){end}"
+            rows.append(
+                f"| `{section.suite.name}` | {section.value(FIRST_BATCH):.2f} | "
+                f"{section.value(PSEUDOCAL):.2f} | {test.wins} of {test.tasks} | {test.p:.2g} |"
             )
-    if not said:
+    if not rows:
         return ""
-    return (
-        "The released code of PseudoCal reuses the mixup samples of the first batch. Mean ECE of "
-        f'this version ("{FIRST_BATCH}") {"; ".join(said)}.'
-    )
+    lines = [
+        "The released code of PseudoCal reuses the mixup samples of the first batch. The table "
+        "compares the mean ECE of this version with that of all pairs:",
+        "",
+        "| suite | as released | all pairs | all pairs better | p |",
+        "|---|---|---|---|---|",
+        *rows,
+    ]
+    return "\n".join(lines)
 
 
 def sweep(section: Section) -> str:

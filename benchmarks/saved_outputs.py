@@ -245,7 +245,7 @@ def covers(each: Case, below: float, above: float) -> bool:
 def print_table(cases: Sequence[Case]) -> None:
     """Print errors and coverage, each family left out."""
     print(
-        "| family left out | pairs | error | bias | comparable | agreement alone | confidence | covered |"
+        "| held-out family | pairs | error | bias | comparable | agreement alone | confidence | covered |"
     )
     print("|---|---|---|---|---|---|---|---|")
     names = sorted({each.family for each in cases})

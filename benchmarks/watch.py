@@ -71,14 +71,14 @@ SHIFT_STREAMS = 50
 BEFORE = 1_000
 AFTER = 4_000
 BANDS = {
-    "below 2": (-1, 0.02),
+    "less than 2": (-1, 0.02),
     "2 to 5": (0.02, 0.05),
     "5 to 10": (0.05, 0.1),
     "10 to 20": (0.1, 0.2),
-    "above 20": (0.2, 1),
+    "more than 20": (0.2, 1),
 }
 CLASSES_ONLY = "class frequencies only"
-HARMLESS = "class frequencies, accuracy falls by below 2"
+HARMLESS = "class frequencies, accuracy falls by less than 2"
 
 
 @dataclass(frozen=True)
