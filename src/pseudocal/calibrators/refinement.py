@@ -401,6 +401,8 @@ def _measured(
     if held_out:  # it comes from the labels, so they do not contradict it
         log_t = min(max(log_t, evidence.low), evidence.high)
     verdict, reason = judge_temperature(log_t, evidence)
+    if held_out:
+        reason = _covering(reason, temperature)
     reasons = [reason]
     grows = abs(after - accuracy.value) > abs(before - accuracy.value)
     if verdict == "apply" and grows:
@@ -431,6 +433,24 @@ def _measured(
         more_labels=evidence.more,
     )
     return measured, applied
+
+
+def _covering(reason: Reason, temperature: float) -> Reason:
+    """The reason with an interval of T that covers the fitted T.
+
+    The interval that is valid at every number of labels is an intersection. It is very short if
+    later labels move T to an end of it, and may then exclude the T that all labels support.
+
+    >>> numbers = {"labels": 50.0, "low": 2.36, "high": 2.45}
+    >>> _covering(Reason(ReasonCode.LABELS_OVERCONFIDENT, numbers), 3.2).numbers
+    {'labels': 50.0, 'low': 2.36, 'high': 3.2}
+    """
+    numbers = reason.numbers
+    if not {"low", "high"} <= numbers.keys():
+        return reason
+    low = min(numbers["low"], temperature)
+    high = max(numbers["high"], temperature)
+    return Reason(reason.code, {**numbers, "low": low, "high": high})
 
 
 def _more_labels(

@@ -225,7 +225,7 @@ TEMPLATES: dict[ReasonCode, str] = {
     ReasonCode.SECOND_MODEL_TWO_CLASSES: (
         "With two classes, mixup samples cannot reveal shared errors. The models agree on "
         "{agreement:.0%} of inputs, so the accuracy is at most {highest:.0%} if the second model "
-        "is as accurate. Label about 50 inputs to measure it."
+        "is as accurate. Label about 50 inputs to measure the accuracy."
     ),
     ReasonCode.SURROGATE_TOO_SIMILAR: (
         "The surrogate repeats {shared:.0%} of the model's errors on mixup samples, so it is not "
@@ -268,7 +268,8 @@ TEMPLATES: dict[ReasonCode, str] = {
     ReasonCode.SECOND_MODEL_AT_CHANCE: (
         "The models agree on {agreement} of inputs, hardly more often than on the first model's "
         "errors on mixup samples ({shared}), so the accuracy is probably low. An accuracy below "
-        "{accuracy:.0%} cannot be distinguished from chance. Label about 50 inputs to measure it."
+        "{accuracy:.0%} cannot be distinguished from chance. Label about 50 inputs to "
+        "measure the accuracy."
     ),
     ReasonCode.SECOND_MODEL_LESS_CONFIDENT: (
         "The mean confidence is {second_confidence:.0%} for the second model and {before:.0%} for "
@@ -288,8 +289,9 @@ TEMPLATES: dict[ReasonCode, str] = {
         "Add a second model, or label about 50 inputs."
     ),
     ReasonCode.SURROGATE_CONFIRMS: (
-        "A surrogate of the model's predictions estimates an accuracy of {surrogate:.0%}. This is "
-        "within {limit:points} points of the other estimate, so it only widens the interval."
+        "A surrogate of the model's predictions estimates an accuracy of {surrogate:.0%}. The "
+        "difference from the other estimate is below {limit:points} points, so it only widens the "
+        "interval."
     ),
     ReasonCode.SURROGATE_DIFFERS: (
         "The estimates disagree: the models' agreement implies an accuracy of {agreement:.0%}, a "
