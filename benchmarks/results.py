@@ -620,11 +620,12 @@ NOTES = [
     '"Constant, T = 2" divides all logits by 2; a method that does not beat it adds nothing. '
     '"Accuracy" is measured before calibration. "Perfectly calibrated, by chance" is the expected '
     "ECE of a calibrated model with the oracle's confidences at this number of inputs: a floor that "
-    "all rows share, not a standard error. The paired tests tell which differences are "
-    "significant.",
-    '"PseudoCal better" counts tasks, each the mean of its runs. The paired tests are Wilcoxon\'s '
-    "signed-rank tests over tasks. Tasks share domains and are not independent, so read p as a "
-    "description, not as a test.",
+    "all rows share, not a standard error. The oracle minimises NLL, so another row may have a "
+    'lower ECE; "Oracle, as released" minimises the ECE.',
+    '"PseudoCal better" counts tasks, each the mean of its runs. Each p is from Wilcoxon\'s '
+    "signed-rank test on the differences in ECE over tasks, not from the counts. Tasks share "
+    "domains and are not independent, and p is not corrected for the number of comparisons, so "
+    "read it as a description. With three tasks, as in a quick suite, p is never below 0.25.",
     'The second table of a suite explains the temperatures. "PseudoCal, true labels" is fitted on '
     "the same mixup samples with the true label of the input with the larger weight instead of "
     "the pseudo-label. "
@@ -814,7 +815,7 @@ def about_search(sections: Sequence[Section]) -> str:
                 )
     said = []
     if same:
-        said.append(f"There is no significant difference in {', '.join(same)}.")
+        said.append(f"There is no clear difference (p above 0.05) in {', '.join(same)}.")
     if worse:
         said.append(
             "The version with a fixed exponent has a higher mean ECE than the released one in "

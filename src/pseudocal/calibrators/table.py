@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from pseudocal.arrays import InputError, Labelled, Logits
@@ -22,6 +23,7 @@ from pseudocal.calibrators.baselines.scaling import matrixscal, tempscal, uncali
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.material import PARTS, Material, Part
 from pseudocal.calibrators.pseudocal import PseudoCal
+from pseudocal.files import brief
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,11 @@ def calibrate_by_name(name: str, material: Material, **settings: Any) -> Correct
     given = material.pick(entry.parts, name)  # raises before anything runs
     found = entry.function(**{part: given[part] for part in entry.needs}, **settings)
     if not isinstance(found, Calibration):
+        if np.ndim(found) != 2:
+            raise InputError(
+                f"expected a Calibration or logits of shape (n, classes) from {name}, got {brief(found)}: "
+                "for a temperature T, return Calibration(name, TemperatureScaling(T))"
+            )
         return Corrected(name, found)
     assert entry.corrects is not None
     before = given[entry.corrects]

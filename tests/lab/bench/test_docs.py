@@ -182,7 +182,7 @@ def check_search(page: str, folder: Path) -> int:
         for suite, p in re.findall(r"in `([\w.-]+)` on \d+ of \d+ \(p = ([\de.-]+)\)", text):
             assert float(p) == pytest.approx(float(tests[suite, "all", baseline]["p"]), rel=0.05)
             if baseline == "TransCal":
-                (same,) = re.findall(r"no significant difference in (.*?)\. ", fixed)
+                (same,) = re.findall(r"no clear difference \(p above 0\.05\) in (.*?)\. ", fixed)
                 assert (f"`{suite}`" in same) == (float(p) > 0.05), suite
             checked += 1
     for suite, names, there, won, rest in re.findall(

@@ -12,6 +12,7 @@ import pytest
 
 from pseudocal.app.cli import main
 from pseudocal.arrays import InputError
+from pseudocal.calibrators import CALIBRATORS
 from pseudocal.lab.bench import Store, run
 from pseudocal.lab.bench.saved_outputs import compare_outputs, read_outputs
 from pseudocal.lab.bench.store import load_arrays
@@ -78,7 +79,7 @@ def test_the_released_codes_files_give_the_same(task_folder, tmp_path, capsys):
     assert "| TempScal |" in capsys.readouterr().out
 
 
-def test_the_target_alone_has_the_oracles_only(tmp_path):
+def test_the_target_alone_has_the_oracles_and_a_constant(tmp_path):
     rng = np.random.default_rng(0)
     logits = 3 * rng.normal(size=(200, 4))
     np.savez(
@@ -88,9 +89,40 @@ def test_the_target_alone_has_the_oracles_only(tmp_path):
     )
     assert [each.calibrator for each in compare_outputs(tmp_path)] == [
         "none",
+        "constant",
         "oracle-released",
         "oracle",
     ]
+
+
+def test_a_plugin_may_return_logits_and_another_fail(tmp_path, capsys):
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(
+        "from pseudocal.lab.plugins import calibrator\n"
+        "@calibrator('halved', title='Halved')\n"
+        "def halved(target_logits): return target_logits / 2\n"
+        "@calibrator('number', title='Number')\n"
+        "def number(target_logits): return 1.7\n"
+        "@calibrator('broken', title='Broken')\n"
+        "def broken(target_logits): return target_logits[0, 99]\n"
+    )
+    logits = 3 * np.random.default_rng(0).normal(size=(200, 4))
+    np.savez(tmp_path / "tgt.npz", output=logits, label=logits.argmax(axis=1))
+    command = ["bench", "compare", str(tmp_path), "--plugin", str(plugin), "--format", "csv"]
+    names = ("constant", "halved", "number", "broken")
+    for name in names:
+        command += ["--calibrator", name]
+    try:
+        assert main(command) == 6
+    finally:
+        for name in names[1:]:
+            CALIBRATORS.pop(name, None)
+    said = capsys.readouterr()
+    rows = {row["calibrator"]: row for row in csv.DictReader(io.StringIO(said.out))}
+    assert rows["halved"]["ece"] == rows["constant"]["ece"] != ""
+    assert "Number: expected a Calibration or logits of shape (n, classes)" in said.err
+    assert "Broken: IndexError" in said.err
+    assert "lacks their inputs" not in said.err
 
 
 @pytest.mark.filterwarnings("ignore::pseudocal.scaling.linear.UnfinishedFitWarning")

@@ -21,6 +21,7 @@ from pseudocal.calibrators import CALIBRATORS, PseudoCal
 from pseudocal.lab.analyses import LAMBDAS
 from pseudocal.mixup import STRATEGIES
 
+CONSTANT = 2.0  # where the released searches for a temperature start
 SEEDS_APART = 1_000_000  # between repetitions: more than any suite has seeds
 
 

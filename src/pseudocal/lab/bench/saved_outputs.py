@@ -27,12 +27,14 @@ from pseudocal.arrays import InputError, Labelled, looks_like_probabilities
 from pseudocal.calibrators import (
     CALIBRATORS,
     Calibration,
+    Corrected,
     Material,
     PseudoCal,
     calibrate_by_name,
 )
 from pseudocal.lab.bench.cached import saved_evidence
-from pseudocal.lab.bench.calibrators import find_compared, takes_seed
+from pseudocal.lab.bench.calibrators import CONSTANT, find_compared, takes_seed
+from pseudocal.lab.bench.stages import describe
 from pseudocal.lab.bench.stages.score import CLASSIFIER_METRICS
 from pseudocal.lab.bench.suites import ALL
 from pseudocal.metrics import Outcomes
@@ -91,17 +93,23 @@ def compare_outputs(
     found = []
     for name in calibrators:
         try:
-            calibration = _calibration(name, material, mixup_samples, seed)
+            corrected = _corrected(name, material, mixup_samples, seed)
+            if corrected is not None:
+                found.append(_score(name, corrected, labels))
         except InputError as error:  # the others are compared all the same
             found.append(SavedScore(name, {}, error=str(error)))
-            continue
-        if calibration is not None:
-            outcomes = Outcomes.from_logits(calibration(arrays["tgt", "output"]), labels)
-            scaling = calibration.scaling
-            temperature = scaling.temperature if isinstance(scaling, TemperatureScaling) else None
-            metrics = {key: metric(outcomes) for key, metric in CLASSIFIER_METRICS.items()}
-            found.append(SavedScore(name, metrics, temperature))
+        except Exception as error:  # a plugin may raise anything
+            found.append(SavedScore(name, {}, error=describe(error)))
     return found
+
+
+def _score(name: str, corrected: Corrected, labels: NDArray[Any]) -> SavedScore:
+    """Score corrected logits; the temperature is known if a calibration has one."""
+    outcomes = Outcomes.from_logits(corrected.logits, labels)
+    metrics = {key: metric(outcomes) for key, metric in CLASSIFIER_METRICS.items()}
+    scaling = None if corrected.calibration is None else corrected.calibration.scaling
+    temperature = scaling.temperature if isinstance(scaling, TemperatureScaling) else None
+    return SavedScore(name, metrics, temperature)
 
 
 def read_outputs(folder: Path, sets: Sequence[str] = SETS) -> SavedArrays:
@@ -200,17 +208,21 @@ def _material(arrays: SavedArrays) -> Material:
     )
 
 
-def _calibration(
+def _corrected(
     name: str, material: Material, mixup_samples: Labelled | None, seed: int
-) -> Calibration | None:
-    """Fit a calibrator; None if the outputs do not suffice for it."""
+) -> Corrected | None:
+    """Fit a calibrator and correct the target logits; None if the outputs do not suffice for it."""
+    logits = np.asarray(material.target_logits)
     if name == "pseudocal":
         if mixup_samples is None:
             return None
         method = PseudoCal(epochs=1, estimator="mixup")
-        real = np.asarray(material.target_logits)
-        return method.conclude(saved_evidence(method, real, mixup_samples))
+        calibration = method.conclude(saved_evidence(method, logits, mixup_samples))
+        return Corrected(name, calibration(logits), calibration)
     compared = find_compared(name)
+    if compared.estimator == "constant":
+        calibration = Calibration(name, TemperatureScaling(CONSTANT))
+        return Corrected(name, calibration(logits), calibration)
     if compared.calibrator not in CALIBRATORS:
         return None
     parts = CALIBRATORS[compared.calibrator].parts
@@ -219,4 +231,4 @@ def _calibration(
     settings = dict(compared.settings)
     if takes_seed(compared.calibrator):
         settings["seed"] = seed
-    return calibrate_by_name(compared.calibrator, material, **settings).calibration
+    return calibrate_by_name(compared.calibrator, material, **settings)

@@ -25,7 +25,7 @@ from pseudocal.calibrators.surrogate import Surrogate
 from pseudocal.files import save_json
 from pseudocal.lab.adapt.tensors import Tensors, predict_arrays
 from pseudocal.lab.bench.cached import CachedModel
-from pseudocal.lab.bench.calibrators import MixupVariant, find_compared
+from pseudocal.lab.bench.calibrators import CONSTANT, MixupVariant, find_compared
 from pseudocal.lab.bench.stages.predict import all_logits, load_classifier
 from pseudocal.lab.bench.store import Store, load_arrays
 from pseudocal.lab.bench.task import Task
@@ -34,7 +34,6 @@ from pseudocal.lab.data.cache import NamedArrays
 from pseudocal.scaling import TemperatureScaling
 
 LABELS = 50  # the labels of `labels-50`
-CONSTANT = 2.0  # where the released searches for a temperature start
 RELEASED_BATCH = 108  # inputs of a batch in PseudoCal's released code
 LAM = MixupVariant().lam  # the paper's weight of the larger input
 
