@@ -352,10 +352,10 @@ def _check_lightgbm(header: dict[str, str], trees: list[dict[str, str]]) -> floa
         require_sound(leaves > 0 and len(_column(tree, "leaf_value", float)) == leaves)
         if leaves == 1:
             continue
-        children = np.concatenate([_column(tree, "left_child"), _column(tree, "right_child")])
+        left, right = _column(tree, "left_child"), _column(tree, "right_child")
         split = _column(tree, "split_feature")
-        require_sound(len(split) == leaves - 1 and len(children) == 2 * (leaves - 1))
-        require_sound(len(_column(tree, "left_child")) == leaves - 1)
+        require_sound(len(left) == len(right) == len(split) == leaves - 1)
+        children = np.concatenate([left, right])
         _check_children(children[children >= 0], leaves - 1)
         require_sound((~children[children < 0] < leaves).all())
         _check_features(split, features)
@@ -479,7 +479,7 @@ def _tree(saved: dict[str, Any], features: int, scores: int) -> Tree:
     columns = np.array([each["float_feature_index"] for each in splits], dtype=np.intp)
     borders = np.array([each["border"] for each in splits], dtype=np.float32)
     leaves = np.array(saved["leaf_values"], dtype=np.float64)
-    require_sound(((columns >= 0) & (columns < features)).all())
+    _check_features(columns, features)
     require_sound(leaves.size == scores << len(splits) and np.isfinite(leaves).all())
     return Tree(columns, borders, leaves.reshape(-1, scores))
 

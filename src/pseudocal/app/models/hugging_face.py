@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from pseudocal.app.models.model import Expects, OpenModel, check_exported, or_input_error
-from pseudocal.arrays import Floats, InputError, Inputs, Logits, Predictor
+from pseudocal.arrays import Floats, InputError, Inputs, Logits, Predictor, as_numpy
 from pseudocal.extras import require
 from pseudocal.files import is_inside
 from pseudocal.skipped import one_line
@@ -186,8 +186,7 @@ class TextPredictor:
         )
         with torch.inference_mode():
             output = self.model(**tokens.to(self.model.device)).logits
-        logits: Logits = output.float().cpu().numpy()
-        return logits
+        return as_numpy(output.float())
 
 
 def preprocessing_of(settings: dict[str, Any]) -> dict[str, Any]:
@@ -331,9 +330,8 @@ def _layer_of_logits(model: Any, predict: Predictor, before: Floats, probe: Inpu
 def _divide(layer: Any, number: float) -> None:
     torch = require("torch", "hf")
     with torch.no_grad():
-        layer.weight.div_(number)
-        if layer.bias is not None:
-            layer.bias.div_(number)
+        for parameter in layer.parameters():
+            parameter.div_(number)
 
 
 def is_hub_name(name: str) -> bool:

@@ -153,7 +153,7 @@ class SmallPasses:
 
 def _choose(model: Any, logits_tensor: str | None) -> str:
     """The name of the tensor that holds the logits."""
-    outputs = {
+    outputs: dict[str, str] = {
         each.name: _shown([d.dim_value or None for d in each.type.tensor_type.shape.dim])
         for each in model.graph.output
     }
@@ -303,19 +303,18 @@ def _temperature_of(graph: Any, name: str) -> Any | None:
 
     Multiplying the constant is right for any division by a positive number that nothing else reads.
     """
-    divisions = [
-        node for node in graph.node if node.op_type == "Div" and list(node.output) == [name]
+    divisors = [
+        node.input[1]
+        for node in graph.node
+        if node.op_type == "Div" and list(node.output) == [name]
     ]
-    if len(divisions) != 1 or not divisions[0].input[1].startswith(TEMPERATURE):
+    if len(divisors) != 1 or not divisors[0].startswith(TEMPERATURE):
         return None
-    key = divisions[0].input[1]
-    constants = [each for each in graph.initializer if each.name == key]
-    nodes = [node for inner in _graphs(graph) for node in inner.node]
-    readers = [name for node in nodes for name in node.input if name == key]
-    exposed = {value.name for value in [*graph.input, *graph.output]}
-    if len(constants) != 1 or len(readers) != 1 or key in exposed:
-        return None
-    return constants[0] if _is_temperature(constants[0]) else None
+    constants = [each for each in graph.initializer if each.name == divisors[0]]
+    inputs = [key for inner in _graphs(graph) for node in inner.node for key in node.input]
+    exposed = [value.name for value in [*graph.input, *graph.output]]
+    alone = len(constants) == 1 and [*inputs, *exposed].count(divisors[0]) == 1
+    return constants[0] if alone and _is_temperature(constants[0]) else None
 
 
 def _is_temperature(constant: Any) -> bool:

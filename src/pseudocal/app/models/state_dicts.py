@@ -51,6 +51,7 @@ IMAGENET_NORMAL = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 HALF_NORMAL = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 # keys under which training scripts put a state dict
 WRAPPERS = ("state_dict", "model_state_dict", "model", "net")
+LAST = r"(?:fc|head|heads\.head|heads\.0)"  # the classifier
 # from names in files to ours: the first that fits; None for what the classifier does not use
 RULES = tuple(
     (re.compile(pattern), ours)
@@ -64,17 +65,10 @@ RULES = tuple(
         (r"(?:1\.)?bottleneck\.1\.bn\.(.*)", r"afn-bottleneck.5.\1"),
         (r"netB\.bn\.(.*)", r"bottleneck.1.\1"),
         (r"bottleneck\.(\d+)\.(.*)", r"relu-bottleneck.\1.\2"),
-        (
-            r"(?:(?:1|netC)\.)?(?:fc|head|heads\.head|heads\.0)\.weight_g",
-            r"classifier.parametrizations.weight.original0",
-        ),
-        (
-            r"(?:(?:1|netC)\.)?(?:fc|head|heads\.head|heads\.0)\.weight_v",
-            r"classifier.parametrizations.weight.original1",
-        ),
-        (r"(?:(?:1|netC|F1)\.)?(?:fc|head|heads\.head|heads\.0)\.(.*)", r"classifier.\1"),
-        (r"(?:backbone|0|netF|G)\.(.*)", r"backbone.\1"),
-        (r"(.*)", r"backbone.\1"),
+        (rf"(?:(?:1|netC)\.)?{LAST}\.weight_g", "classifier.parametrizations.weight.original0"),
+        (rf"(?:(?:1|netC)\.)?{LAST}\.weight_v", "classifier.parametrizations.weight.original1"),
+        (rf"(?:(?:1|netC|F1)\.)?{LAST}\.(.*)", r"classifier.\1"),
+        (r"(?:(?:backbone|0|netF|G)\.)?(.*)", r"backbone.\1"),
     )
 )
 TORCHVISION_VIT = tuple(

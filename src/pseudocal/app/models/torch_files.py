@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pseudocal.app.models.model import Chunked, Expects, OpenModel, exporting, or_input_error
-from pseudocal.arrays import Floats, InputError, Inputs, Predictor
+from pseudocal.arrays import Floats, InputError, Inputs, Predictor, as_numpy
 from pseudocal.extras import require
 
 if TYPE_CHECKING:
@@ -58,8 +58,7 @@ def _predictor(program: Any, device: str) -> Predictor:
     def predict(x: Inputs, /) -> Floats:
         with torch.inference_mode():
             output = logits_of(module(torch.as_tensor(x).to(device, entry.dtype)))
-        logits: Floats = output.float().cpu().numpy()
-        return logits
+        return as_numpy(output.float())
 
     batch_size = entry.shape[0]
     return Chunked(predict, batch_size) if isinstance(batch_size, int) else predict
