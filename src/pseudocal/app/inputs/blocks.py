@@ -170,7 +170,7 @@ def files_at(where: str, suffixes: tuple[str, ...]) -> list[str]:
         found = base.glob(str(path.relative_to(base)))
     else:
         check_regular(path, "a folder, a pattern or a file of inputs")
-        found = iter([path])
+        found = [path]
     return sorted(
         str(p) for p in found if p.name.lower().endswith(suffixes) and not p.name.startswith(".")
     )

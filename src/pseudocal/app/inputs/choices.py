@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
@@ -49,7 +49,7 @@ class Choices:
     names: tuple[str, ...]
     logits: Logits
     classes: tuple[str, ...]
-    columns: dict[str, list[str]] = field(default_factory=dict)
+    columns: dict[str, list[str]]
 
 
 @dataclass(frozen=True)

@@ -114,10 +114,8 @@ class Variant:
         second = np.concatenate(self.second)
         observed = float((second == self.predicted).mean())
         classes = max(second.max(), self.predicted.max()) + 1
-        counts = np.bincount(second, minlength=classes) * np.bincount(
-            self.predicted, minlength=classes
-        )
-        by_chance = float(counts.sum()) / self.images**2
+        counts = [np.bincount(each, minlength=classes) for each in (second, self.predicted)]
+        by_chance = float(np.dot(*counts)) / self.images**2
         return (observed - by_chance) / (1 - by_chance) if by_chance < 1 else 0.0
 
 

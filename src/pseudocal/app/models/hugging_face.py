@@ -47,8 +47,12 @@ NAMES_OF_CLASSES = ("id2label", "label2id")
 SETTINGS = ("config.json", "tokenizer_config.json")
 
 TEXT_MODEL = "AutoModelForSequenceClassification"
-SEGMENTATION_MODEL = "AutoModelForSemanticSegmentation"
-IMAGE_MODEL = "AutoModelForImageClassification"
+# what opens a model, by a part of the name of its architecture; the last one any other
+OPENERS = {
+    "Segmentation": "AutoModelForSemanticSegmentation",
+    "SequenceClassification": TEXT_MODEL,
+    "": "AutoModelForImageClassification",
+}
 TOKENIZERS = ("*token*", "vocab*", "*.model")  # the names of files that one of them has
 LONGEST_TEXT = 512  # tokens, if neither the tokenizer nor the model says
 
@@ -120,11 +124,7 @@ def _kind_of(architectures: Sequence[Any]) -> str:
     ('AutoModelForSequenceClassification', 'AutoModelForImageClassification')
     """
     named = " ".join(str(each) for each in architectures)
-    if "Segmentation" in named:
-        return SEGMENTATION_MODEL
-    if "SequenceClassification" in named:
-        return TEXT_MODEL
-    return IMAGE_MODEL
+    return next(opener for part, opener in OPENERS.items() if part in named)
 
 
 def _text_model(name: str | Path, model: Any, classes: tuple[str, ...]) -> OpenModel:
