@@ -73,10 +73,8 @@ class Shard:
                 f"expected one input per row, got {array.dtype} of shape {array.shape} in "
                 f"{self.url}"
             )
-        dtype: Any = self.dtype
-        if dtype is None:
-            dtype = array.dtype if array.dtype.kind == "f" else np.float32
-        return array.astype(dtype, copy=False)
+        own = array.dtype if array.dtype.kind == "f" else np.float32
+        return array.astype(self.dtype or own, copy=False)
 
 
 def shards(
@@ -172,7 +170,7 @@ def files_at(where: str, suffixes: tuple[str, ...]) -> list[str]:
         found = base.glob(str(path.relative_to(base)))
     else:
         check_regular(path, "a folder, a pattern or a file of inputs")
-        found = iter([path])
+        found = [path]
     return sorted(
         str(p) for p in found if p.name.lower().endswith(suffixes) and not p.name.startswith(".")
     )
@@ -199,17 +197,13 @@ def _remote(where: str, suffixes: tuple[str, ...]) -> list[str]:
 def refuse_shards(data: str) -> None:
     """Refuse an address, a pattern, or a folder of files of rows: only workers read them."""
     path = Path(data)
+    what = None
     if "://" in data or ("*" in data and not path.exists()):
+        what = "an address or a pattern"
+    elif path.is_dir() and (files := files_of_rows(data)):
+        suffixes = sorted({Path(file).suffix.lower() for file in files})
+        what = f"a folder of files of rows ({', '.join(suffixes)})"
+    if what is not None:
         raise InputError(
-            f"{data} is an address or a pattern, which only a cluster reads",
-            setting="ray",
-            value='"local"',
-        )
-    files = files_of_rows(data) if path.is_dir() else []
-    if files:
-        what = ", ".join(sorted({Path(file).suffix.lower() for file in files}))
-        raise InputError(
-            f"{data} is a folder of files of rows ({what}), which only a cluster reads",
-            setting="ray",
-            value='"local"',
+            f"{data} is {what}, which only a cluster reads", setting="ray", value='"local"'
         )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
@@ -49,13 +49,13 @@ class Choices:
     names: tuple[str, ...]
     logits: Logits
     classes: tuple[str, ...]
-    columns: dict[str, list[str]] = field(default_factory=dict)
+    columns: dict[str, list[str]]
 
 
 @dataclass(frozen=True)
 class _Line:
     key: str  # equal for prompts of one question
-    name: str | None
+    name: Any  # None without one
     logprobs: list[float]
     classes: tuple[str, ...]  # empty if the options differ from question to question
     question: str
@@ -91,14 +91,14 @@ def read_choices(path: Path) -> Choices:
         missing = row.min() + MISSING_OPTION
         rows.append(np.pad(row, (0, width - len(row)), constant_values=missing))
     firsts = [prompts[0] for prompts in questions.values()]
-    names = [str(i) if one.name is None else one.name for i, one in enumerate(firsts)]
+    names = [str(i) if one.name is None else str(one.name) for i, one in enumerate(firsts)]
+    letters = tuple(ascii_uppercase[:width])
     columns = {}
     if any(one.question for one in firsts):
         columns[QUESTION] = [one.question for one in firsts]
     if any(one.options for one in firsts):
-        for i, letter in enumerate(ascii_uppercase[:width]):
-            columns[letter] = [one.options[i] if i < len(one.options) else "" for one in firsts]
-    letters = tuple(ascii_uppercase[:width])
+        padded = [[*one.options, *[""] * width][:width] for one in firsts]
+        columns |= {letter: [each[i] for each in padded] for i, letter in enumerate(letters)}
     return Choices(tuple(names), np.stack(rows), classes or letters, columns)
 
 
@@ -151,7 +151,6 @@ def _plain(content: Mapping[str, Any], where: str, number: int) -> _Line:
     key = json.dumps([name])
     if name is None:
         key = json.dumps([question, options]) if question else str(number)
-    name = None if name is None else str(name)
     return _Line(key, name, _numbers(values, where), classes, question, options)
 
 
@@ -164,26 +163,17 @@ def _sample(content: Mapping[str, Any], where: str) -> _Line:
     if not isinstance(document, dict):
         document = {}
     prompts = _prompts(content.get("arguments"))
-    found = [document[key] for key in QUESTION_KEYS if isinstance(document.get(key), str)]
-    question = found[0] if found else (prompts[0][0] if prompts else "")
+    texts = [document.get(key) for key in QUESTION_KEYS] + [prompt for prompt, _ in prompts]
+    question = next((text for text in texts if isinstance(text, str)), "")
     options = _options(document, prompts, len(values))
     key = json.dumps(document or [content.get("doc_id"), question], sort_keys=True, default=str)
-    name = content.get("doc_id")
-    return _Line(
-        key, None if name is None else str(name), _numbers(values, where), (), question, options
-    )
+    return _Line(key, content.get("doc_id"), _numbers(values, where), (), question, options)
 
 
 def _prompts(arguments: Any) -> list[tuple[str, str]]:
     """Prompt and continuation of each option: newer versions write objects, older ones lists."""
-    if isinstance(arguments, dict):
-        arguments = [
-            list(each.values()) if isinstance(each, dict) else each for each in arguments.values()
-        ]
-    if not isinstance(arguments, list):
-        return []
-    pairs = [each for each in arguments if isinstance(each, list) and len(each) >= 2]
-    return [(_text(prompt), _text(continuation)) for prompt, continuation, *_ in pairs]
+    pairs = [_items(each) for each in _items(arguments)]
+    return [(_text(pair[0]), _text(pair[1])) for pair in pairs if len(pair) >= 2]
 
 
 def _options(document: Mapping[str, Any], prompts: list[tuple[str, str]], count: int) -> list[str]:
@@ -215,6 +205,13 @@ def _numbers(values: Any, where: str) -> list[float]:
     if not np.isfinite(numbers).all():
         raise InputError(f"expected finite log-probabilities, got {brief(values)} in {where}")
     return numbers
+
+
+def _items(value: Any) -> list[Any]:
+    """The items of a list, or the values of an object."""
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
 
 
 def _text(value: Any) -> str:

@@ -70,8 +70,7 @@ def decode_image(source: Path | BinaryIO, *, least: int | None = None) -> Image:
 def as_rgb(image: Image) -> Image:
     """Convert an image from `decode_image` to 8-bit colour; fractions are rounded."""
     if image.mode == "F":
-        grey = np.rint(np.asarray(image)).astype(np.uint8)
-        image = require("PIL.Image", "cli").fromarray(grey)
+        image = _grey(np.rint(np.asarray(image)).astype(np.uint8))
     return image.convert("RGB")
 
 
@@ -81,15 +80,11 @@ def size_of_image(path: Path) -> tuple[int, int]:
         if image.format == "TIFF":  # Pillow rotates it while decoding
             image.load()
         width, height = image.size
-        if width == height:
-            return (width, height)
         # EXIF may follow the pixels of a PNG, and Pillow would decode them to look for it
         exif_may_follow = image.format == "PNG" and "exif" not in image.info
-        if exif_may_follow and b"eXIf" not in path.read_bytes():
+        if width == height or (exif_may_follow and b"eXIf" not in path.read_bytes()):
             return (width, height)
-        if _orientation(image) >= 5:
-            return (height, width)
-        return (width, height)
+        return (height, width) if _orientation(image) >= 5 else (width, height)
 
 
 def read_mask(path: Path, size: tuple[int, int] | None = None) -> NDArray[Any]:
@@ -175,7 +170,7 @@ def _plain(image: Image, name: str) -> Image:
     return _grey(values * np.float32(255))
 
 
-def _grey(values: NDArray[np.float32]) -> Image:
+def _grey(values: NDArray[Any]) -> Image:
     image: Image = require("PIL.Image", "cli").fromarray(values)
     return image
 

@@ -22,6 +22,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -113,26 +114,22 @@ class Variant:
         second = np.concatenate(self.second)
         observed = float((second == self.predicted).mean())
         classes = max(second.max(), self.predicted.max()) + 1
-        counts = np.bincount(second, minlength=classes) * np.bincount(
-            self.predicted, minlength=classes
-        )
-        by_chance = float(counts.sum()) / self.images**2
+        counts = [np.bincount(each, minlength=classes) for each in (second, self.predicted)]
+        by_chance = float(np.dot(*counts)) / self.images**2
         return (observed - by_chance) / (1 - by_chance) if by_chance < 1 else 0.0
 
 
-class FittedImages:
-    """The images of a round. Most variants differ in normalisation only, so each size is made once."""
+def _preparing(decoded: Sequence[Image]) -> Callable[[Preprocessing], NDArray[np.float32]]:
+    """Prepare one batch of images. Most variants only normalise otherwise: each size is made once."""
 
-    def __init__(self, decoded: Sequence[Image]) -> None:
-        self._decoded = decoded
-        self._fitted: dict[Preprocessing, list[NDArray[np.float32]]] = {}
+    @cache
+    def fitted(resizing: Preprocessing) -> list[NDArray[np.float32]]:
+        return [resizing.fit(image) for image in decoded]
 
-    def prepared(self, preprocessing: Preprocessing) -> NDArray[np.float32]:
-        """One batch of these images."""
-        resizing = _resizing(preprocessing)
-        if resizing not in self._fitted:
-            self._fitted[resizing] = [resizing.fit(image) for image in self._decoded]
-        return np.stack([preprocessing.normalise(values) for values in self._fitted[resizing]])
+    def prepared(preprocessing: Preprocessing) -> NDArray[np.float32]:
+        return np.stack([preprocessing.normalise(x) for x in fitted(_resizing(preprocessing))])
+
+    return prepared
 
 
 def _resizing(preprocessing: Preprocessing) -> Preprocessing:
@@ -308,20 +305,19 @@ def _race(
     racing = list(tried)
     sizes = {_resizing(variant.preprocessing) for variant in tried}
     while len(racing) > 1:
-        prepared = ROUND * min(len(sizes), len(racing))
-        if not budget.spend(ROUND * len(racing), prepared):
+        if not budget.spend(ROUND * len(racing), ROUND * min(len(sizes), len(racing))):
             break
         decoded = next(rounds, None)
         if decoded is None:
             break
-        fitted = FittedImages(decoded)
+        prepared = _preparing(decoded)
         for variant in racing:
-            logits = np.asarray(predict(fitted.prepared(variant.preprocessing)))
+            logits = np.asarray(predict(prepared(variant.preprocessing)))
             if logits.ndim != 2 or logits.shape[1] < 3:  # segmentation, or nothing to stand out
                 return []
             variant.logits.append(logits)
             if second is not None:
-                x = fitted.prepared(second[1](variant.preprocessing))
+                x = prepared(second[1](variant.preprocessing))
                 variant.second.append(np.asarray(second[0](x)).argmax(axis=1))
         racing = _still_racing(racing)
     return racing
@@ -375,18 +371,16 @@ def better_than_given(variants: Sequence[Variant]) -> Variant | None:
     needed = (1 + RESIZED) * given.scores[0].mean()
     if _same(best.preprocessing, given.preprocessing) and best.scores[0].mean() < needed:
         return None
-    if best.confidence < LEAST_CONFIDENCE:
-        return None
     same = float((best.predicted == given.predicted).mean())
     larger = float(np.mean(given.preprocessing.std) / np.mean(best.preprocessing.std))
-    if same >= SAME_CLASSES and larger > MUCH_LARGER:
-        return None
-    if best.largest_class > max(LARGEST_CLASS, given.largest_class):
-        return None
-    if best.agreement is not None and given.agreement is not None:
-        lost = given.agreement - best.agreement
-        return best if lost <= LOST_AGREEMENT else None
-    return best
+    lost = (given.agreement or 0) - (best.agreement or 0)  # both are None without a second model
+    doubts = (
+        best.confidence < LEAST_CONFIDENCE,
+        same >= SAME_CLASSES and larger > MUCH_LARGER,
+        best.largest_class > max(LARGEST_CLASS, given.largest_class),
+        lost > LOST_AGREEMENT,
+    )
+    return None if any(doubts) else best
 
 
 def table_of(variants: Sequence[Variant]) -> str:

@@ -230,10 +230,6 @@ class ImageViews(InputSet):
         image = self.images.decoded(i)
         return np.concatenate([one.array_of(image).ravel() for one in self._preprocessings()])
 
-    def image_file(self, i: int) -> Path | None:
-        """Return the file of image i."""
-        return self.images.image_file(i)
-
     def of_first(self, rows: Inputs) -> Inputs:
         """The images as the first model wants them, from rows with all views."""
         shape = self.images.preprocessing.shape

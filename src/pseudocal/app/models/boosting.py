@@ -123,24 +123,6 @@ def _check_features(split: NDArray[Any], features: int) -> None:
 # ------------------------------------------------------------------------------ XGBoost
 
 
-@dataclass(frozen=True)
-class XGBoostPredictor:
-    """Logits of an XGBoost model."""
-
-    booster: Any
-    rounds: int = 0  # boosting rounds to use; 0 for all
-
-    def __call__(self, x: Inputs, /) -> Logits:
-        """Predict one batch of rows."""
-        margins = self.booster.inplace_predict(
-            np.asarray(x, dtype=np.float32),
-            predict_type="margin",
-            iteration_range=(0, self.rounds),
-            validate_features=False,
-        )
-        return binary_logits(margins) if margins.ndim == 1 else margins
-
-
 def open_xgboost(path: Path, **_: Any) -> OpenModel:
     """Open a classifier that XGBoost's `save_model` wrote."""
     xgboost = require("xgboost", "xgboost")
@@ -153,9 +135,19 @@ def open_xgboost(path: Path, **_: Any) -> OpenModel:
         booster.load_model(bytearray(json.dumps(saved).encode()))  # what was checked, not the file
     features = booster.num_features()
     names = booster.feature_names
+
+    def predict(x: Inputs, /) -> Logits:
+        margins = booster.inplace_predict(
+            np.asarray(x, dtype=np.float32),
+            predict_type="margin",
+            iteration_range=(0, rounds),
+            validate_features=False,
+        )
+        return binary_logits(margins) if margins.ndim == 1 else margins
+
     return OpenModel(
         kind="xgboost",
-        predict=XGBoostPredictor(booster, rounds),
+        predict=predict,
         expects=Expects(
             (features,), "float32", None if names is None else tuple(names), frames=True
         ),
@@ -295,19 +287,6 @@ def _numbers(file: BytesIO, marker: bytes, count: int = 1) -> list[Any]:
 # ------------------------------------------------------------------------------ LightGBM
 
 
-@dataclass(frozen=True)
-class LightGBMPredictor:
-    """Logits of a LightGBM model."""
-
-    booster: Any
-    scale: float = 1.0  # what the scores of a binary model are multiplied by
-
-    def __call__(self, x: Inputs, /) -> Logits:
-        """Predict one batch of rows."""
-        scores = self.booster.predict(np.asarray(x, dtype=np.float64), raw_score=True)
-        return binary_logits(self.scale * scores) if scores.ndim == 1 else scores
-
-
 def open_lightgbm(path: Path, **_: Any) -> OpenModel:
     """Open a classifier that the `save_model` of a LightGBM booster wrote."""
     lightgbm = require("lightgbm", "lightgbm")
@@ -320,9 +299,14 @@ def open_lightgbm(path: Path, **_: Any) -> OpenModel:
         booster = lightgbm.Booster(model_str="\n".join(lines) + "\n")
     names = tuple(booster.feature_name())
     given = names != tuple(f"Column_{i}" for i in range(len(names)))
+
+    def predict(x: Inputs, /) -> Logits:
+        scores = booster.predict(np.asarray(x, dtype=np.float64), raw_score=True)
+        return binary_logits(scale * scores) if scores.ndim == 1 else scores
+
     return OpenModel(
         kind="lightgbm",
-        predict=LightGBMPredictor(booster, scale),
+        predict=predict,
         expects=Expects((len(names),), "float64", names if given else None, frames=True),
         notes=(f"LightGBM model of {len(names)} features",),
     )
@@ -368,10 +352,10 @@ def _check_lightgbm(header: dict[str, str], trees: list[dict[str, str]]) -> floa
         require_sound(leaves > 0 and len(_column(tree, "leaf_value", float)) == leaves)
         if leaves == 1:
             continue
-        children = np.concatenate([_column(tree, "left_child"), _column(tree, "right_child")])
+        left, right = _column(tree, "left_child"), _column(tree, "right_child")
         split = _column(tree, "split_feature")
-        require_sound(len(split) == leaves - 1 and len(children) == 2 * (leaves - 1))
-        require_sound(len(_column(tree, "left_child")) == leaves - 1)
+        require_sound(len(left) == len(right) == len(split) == leaves - 1)
+        children = np.concatenate([left, right])
         _check_children(children[children >= 0], leaves - 1)
         require_sound((~children[children < 0] < leaves).all())
         _check_features(split, features)
@@ -495,7 +479,7 @@ def _tree(saved: dict[str, Any], features: int, scores: int) -> Tree:
     columns = np.array([each["float_feature_index"] for each in splits], dtype=np.intp)
     borders = np.array([each["border"] for each in splits], dtype=np.float32)
     leaves = np.array(saved["leaf_values"], dtype=np.float64)
-    require_sound(((columns >= 0) & (columns < features)).all())
+    _check_features(columns, features)
     require_sound(leaves.size == scores << len(splits) and np.isfinite(leaves).all())
     return Tree(columns, borders, leaves.reshape(-1, scores))
 

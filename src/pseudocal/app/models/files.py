@@ -40,6 +40,7 @@ from pseudocal.app.models.model import (
     Expects,
     OpenModel,
     UntrustedError,
+    or_input_error,
 )
 from pseudocal.app.models.onnx import open_onnx
 from pseudocal.app.models.sklearn import is_classifier, of_classifier, open_skops
@@ -221,13 +222,9 @@ def _kind_of_file(path: Path) -> str:
 
 
 def _kind_of_zip(path: Path) -> str:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-    except Exception as error:  # a damaged archive may raise anything
-        raise InputError(
-            f"expected {MODEL_FORMATS}, got {path}, a damaged archive: {one_line(error)}"
-        ) from error
+    damaged = f"expected {MODEL_FORMATS}, got {path}, a damaged archive"
+    with or_input_error(damaged), zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
     members = {name.partition("/")[2] or name for name in names} | set(names)
     if "schema.json" in members:
         return "sklearn"
@@ -354,10 +351,9 @@ def open_surrogate(
     )
 
 
-def _open_state_dict(path: Path, **options: Any) -> OpenModel:
-    state_dicts = require("pseudocal.app.models.state_dicts", "torch")
-    opened: OpenModel = state_dicts.open_state_dict(path, **options)
-    return opened
+def _open_state_dict(path: Path, **options: Any) -> Any:
+    state_dicts = require("pseudocal.app.models.state_dicts", "torch")  # which imports torch
+    return state_dicts.open_state_dict(path, **options)
 
 
 OPENERS: dict[str, Callable[..., OpenModel]] = {

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from pseudocal.app.models.model import Expects, OpenModel, check_exported, or_input_error
-from pseudocal.arrays import Floats, InputError, Inputs, Logits, Predictor
+from pseudocal.arrays import Floats, InputError, Inputs, Logits, Predictor, as_numpy
 from pseudocal.extras import require
 from pseudocal.files import is_inside
 from pseudocal.skipped import one_line
@@ -47,8 +47,12 @@ NAMES_OF_CLASSES = ("id2label", "label2id")
 SETTINGS = ("config.json", "tokenizer_config.json")
 
 TEXT_MODEL = "AutoModelForSequenceClassification"
-SEGMENTATION_MODEL = "AutoModelForSemanticSegmentation"
-IMAGE_MODEL = "AutoModelForImageClassification"
+# what opens a model, by a part of the name of its architecture; the last one any other
+OPENERS = {
+    "Segmentation": "AutoModelForSemanticSegmentation",
+    "SequenceClassification": TEXT_MODEL,
+    "": "AutoModelForImageClassification",
+}
 TOKENIZERS = ("*token*", "vocab*", "*.model")  # the names of files that one of them has
 LONGEST_TEXT = 512  # tokens, if neither the tokenizer nor the model says
 
@@ -120,11 +124,7 @@ def _kind_of(architectures: Sequence[Any]) -> str:
     ('AutoModelForSequenceClassification', 'AutoModelForImageClassification')
     """
     named = " ".join(str(each) for each in architectures)
-    if "Segmentation" in named:
-        return SEGMENTATION_MODEL
-    if "SequenceClassification" in named:
-        return TEXT_MODEL
-    return IMAGE_MODEL
+    return next(opener for part, opener in OPENERS.items() if part in named)
 
 
 def _text_model(name: str | Path, model: Any, classes: tuple[str, ...]) -> OpenModel:
@@ -186,8 +186,7 @@ class TextPredictor:
         )
         with torch.inference_mode():
             output = self.model(**tokens.to(self.model.device)).logits
-        logits: Logits = output.float().cpu().numpy()
-        return logits
+        return as_numpy(output.float())
 
 
 def preprocessing_of(settings: dict[str, Any]) -> dict[str, Any]:
@@ -331,9 +330,8 @@ def _layer_of_logits(model: Any, predict: Predictor, before: Floats, probe: Inpu
 def _divide(layer: Any, number: float) -> None:
     torch = require("torch", "hf")
     with torch.no_grad():
-        layer.weight.div_(number)
-        if layer.bias is not None:
-            layer.bias.div_(number)
+        for parameter in layer.parameters():
+            parameter.div_(number)
 
 
 def is_hub_name(name: str) -> bool:

@@ -118,8 +118,10 @@ def exporting(
     name: str,
     predict: Predictor,
     write: Callable[[float, Inputs], bytes],
-    reopen: Callable[[Path], Predictor],
+    reopen: Callable[[Path], OpenModel],
     what: str,
+    *,
+    calibrated: Callable[[Any, float], Any] = np.divide,
 ) -> Export:
     """An export to one file, which is opened again and checked.
 
@@ -130,6 +132,7 @@ def exporting(
             memory: on a full disk torch would abort the process.
         reopen: opens the file.
         what: what it is, for errors.
+        calibrated: the outputs to expect, from those before calibration and the temperature.
 
     """
 
@@ -137,7 +140,7 @@ def exporting(
         target = folder / name
         before = predict(probe)
         target.write_bytes(write(temperature, probe))
-        check_exported(reopen(target)(probe), before / temperature, what)
+        check_exported(reopen(target).predict(probe), calibrated(before, temperature), what)
         return [name]
 
     return export

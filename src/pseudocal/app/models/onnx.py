@@ -10,9 +10,11 @@ all names in the graph and its subgraphs.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from pseudocal.app.models.model import (
     Chunked,
     Expects,
     OpenModel,
-    check_exported,
+    exporting,
     or_input_error,
 )
 from pseudocal.arrays import Floats, InputError, Inputs, Predictor
@@ -85,22 +87,14 @@ def open_onnx(
     probabilities = output_type == "probabilities"
     predict, entry = _predictor(_with_output(model, name) if hidden else path, name, device)
 
-    def export(temperature: float, folder: Path, probe: Inputs) -> list[str]:
-        target = folder / "model.onnx"
-        calibrated = calibrated_graph(
+    def write(temperature: float, _: Inputs) -> bytes:
+        graph = calibrated_graph(
             model, name, temperature, probabilities=probabilities, binary=binary
         )
-        target.write_bytes(calibrated.SerializeToString())
-        source = _with_output(calibrated, name) if hidden else target
-        after, _ = _predictor(source, name, "cpu")
-        expected = predict(probe)
-        if probabilities:
-            expected = _power(expected, 1 / temperature, binary)
-        else:
-            expected = expected / temperature
-        check_exported(after(probe), expected, "graph")
-        return [target.name]
+        return bytes(graph.SerializeToString())
 
+    reopen = partial(open_onnx, logits_tensor=name, output_type=output_type, binary=binary)
+    calibrated = partial(_power, binary=binary) if probabilities else np.divide
     row_shape = tuple(d if isinstance(d, int) else None for d in entry.shape[1:])
     return OpenModel(
         kind="onnx",
@@ -111,7 +105,7 @@ def open_onnx(
             f"input {entry.name!r} {_shown(entry.shape)}",
             f"{output_type or 'logits'} in {name!r}",
         ),
-        export=export,
+        export=exporting("model.onnx", predict, write, reopen, "graph", calibrated=calibrated),
     )
 
 
@@ -159,10 +153,10 @@ class SmallPasses:
 
 def _choose(model: Any, logits_tensor: str | None) -> str:
     """The name of the tensor that holds the logits."""
-    outputs = dict[str, str]()
-    for each in model.graph.output:
-        shape = each.type.tensor_type.shape.dim
-        outputs[each.name] = _shown([d.dim_value or d.dim_param or None for d in shape])
+    outputs: dict[str, str] = {
+        each.name: _shown([d.dim_value or None for d in each.type.tensor_type.shape.dim])
+        for each in model.graph.output
+    }
     if logits_tensor is not None:
         inside = {name for node in model.graph.node for name in node.output}
         if logits_tensor not in outputs and logits_tensor not in inside:
@@ -188,12 +182,10 @@ def _with_output(model: Any, name: str) -> bytes:
     """Return the model with one of its inner tensors as an additional output."""
     import onnx
 
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    copy.graph.output.append(
-        onnx.helper.make_tensor_value_info(name, inner_type(model, name), None)
-    )
-    return bytes(copy.SerializeToString())
+    output = onnx.helper.make_tensor_value_info(name, inner_type(model, name), None)
+    extended = copy.deepcopy(model)
+    extended.graph.output.append(output)
+    return bytes(extended.SerializeToString())
 
 
 def _session(model: Path | bytes, device: str) -> Any:
@@ -231,8 +223,9 @@ def _predictor(model: Path | bytes, name: str, device: str) -> tuple[Predictor, 
     return SmallPasses(predict) if device.startswith("cpu") else predict, entry
 
 
-def _power(p: Floats, power: float, binary: bool) -> Floats:
-    """Raise probabilities to a power and normalise them, as the calibrated graph does."""
+def _power(p: Floats, temperature: float, binary: bool) -> Floats:
+    """Raise probabilities to 1/T and normalise them, as the calibrated graph does."""
+    power = 1 / temperature
     if binary:
         p = np.clip(p, SIGMOID_EPS, 1 - SIGMOID_EPS).astype(np.float64)
         return np.asarray(p**power / (p**power + (1 - p) ** power))
@@ -289,12 +282,11 @@ def calibrated_graph(
     """
     import onnx
 
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    constant = None if probabilities else _temperature_of(copy.graph, name)
+    calibrated = copy.deepcopy(model)
+    constant = None if probabilities else _temperature_of(calibrated.graph, name)
     earlier = _recorded(model, name)
     if constant is None:
-        _insert(copy, name, temperature, probabilities, binary)
+        _insert(calibrated, name, temperature, probabilities, binary)
     else:
         stored = onnx.numpy_helper.to_array(constant)
         # the constant is what counts; the record has more digits
@@ -302,8 +294,8 @@ def calibrated_graph(
             earlier = float(stored)
         product = np.array(earlier * temperature, stored.dtype).reshape(stored.shape)
         constant.CopyFrom(onnx.numpy_helper.from_array(product, constant.name))
-    _record(copy, name, earlier * temperature)
-    return copy
+    _record(calibrated, name, earlier * temperature)
+    return calibrated
 
 
 def _temperature_of(graph: Any, name: str) -> Any | None:
@@ -311,19 +303,18 @@ def _temperature_of(graph: Any, name: str) -> Any | None:
 
     Multiplying the constant is right for any division by a positive number that nothing else reads.
     """
-    divisions = [
-        node for node in graph.node if node.op_type == "Div" and list(node.output) == [name]
+    divisors = [
+        node.input[1]
+        for node in graph.node
+        if node.op_type == "Div" and list(node.output) == [name]
     ]
-    if len(divisions) != 1 or not divisions[0].input[1].startswith(TEMPERATURE):
+    if len(divisors) != 1 or not divisors[0].startswith(TEMPERATURE):
         return None
-    key = divisions[0].input[1]
-    constants = [each for each in graph.initializer if each.name == key]
-    nodes = [node for inner in _graphs(graph) for node in inner.node]
-    readers = [name for node in nodes for name in node.input if name == key]
-    exposed = {value.name for value in [*graph.input, *graph.output]}
-    if len(constants) != 1 or len(readers) != 1 or key in exposed:
-        return None
-    return constants[0] if _is_temperature(constants[0]) else None
+    constants = [each for each in graph.initializer if each.name == divisors[0]]
+    inputs = [key for inner in _graphs(graph) for node in inner.node for key in node.input]
+    exposed = [value.name for value in [*graph.input, *graph.output]]
+    alone = len(constants) == 1 and [*inputs, *exposed].count(divisors[0]) == 1
+    return constants[0] if alone and _is_temperature(constants[0]) else None
 
 
 def _is_temperature(constant: Any) -> bool:
@@ -351,11 +342,12 @@ def _recorded(model: Any, name: str) -> float:
 
 def _record(model: Any, name: str, temperature: float) -> None:
     """Write the temperature into the metadata, over an earlier one."""
-    kept = [each for each in model.metadata_props if each.key not in (TEMPERATURE, TENSOR)]
-    others = [(each.key, each.value) for each in kept]
-    del model.metadata_props[:]
-    for key, value in [*others, (TEMPERATURE, repr(float(temperature))), (TENSOR, name)]:
-        model.metadata_props.add(key=key, value=value)
+    import onnx
+
+    found = {each.key: each.value for each in model.metadata_props}
+    others = {key: value for key, value in found.items() if key not in (TEMPERATURE, TENSOR)}
+    ours = {TEMPERATURE: repr(float(temperature)), TENSOR: name}
+    onnx.helper.set_model_props(model, others | ours)
 
 
 def _insert(model: Any, name: str, temperature: float, probabilities: bool, binary: bool) -> None:

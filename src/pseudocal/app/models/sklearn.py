@@ -194,26 +194,25 @@ def _objects(model: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _check_nodes(
-    left: NDArray[Any], right: NDArray[Any], feature: NDArray[Any], features: Any
+    left: NDArray[Any],
+    right: NDArray[Any],
+    feature: NDArray[Any],
+    leaf: NDArray[Any],
+    features: Any,
 ) -> None:
-    """Check the inner nodes of a tree: children come later, and features exist.
-
-    Leaves have a negative feature.
-    """
+    """Check the inner nodes of a tree: children come later, and features exist."""
     require_sound(isinstance(features, int | np.integer))
-    own = np.arange(len(left))
-    for child in (left, right):
-        require_sound(((child > own) & (child < len(left)))[feature >= 0].all())
-    require_sound((feature < features).all())
+    inner = np.flatnonzero(~leaf)
+    for child in (left[inner], right[inner]):
+        require_sound(((child > inner) & (child < len(left))).all())
+    require_sound(((feature[inner] >= 0) & (feature[inner] < features)).all())
 
 
 def _check_tree(tree: Any, features: Any) -> None:
     require_sound(0 < tree.node_count <= tree.capacity)
     require_sound(tree.n_features == features)
     leaf = tree.children_left == -1
-    require_sound((tree.feature[~leaf] >= 0).all())
-    inner = np.where(leaf, -1, tree.feature)
-    _check_nodes(tree.children_left, tree.children_right, inner, features)
+    _check_nodes(tree.children_left, tree.children_right, tree.feature, leaf, features)
 
 
 def _check_predictor(predictor: Any, model: Any) -> None:
@@ -221,14 +220,9 @@ def _check_predictor(predictor: Any, model: Any) -> None:
     require_sound(isinstance(nodes, np.ndarray) and nodes.ndim == 1 and len(nodes))
     leaf = nodes["is_leaf"].astype(bool)
     feature = nodes["feature_idx"]
-    require_sound((feature[~leaf] >= 0).all())
     features = model._n_features
-    _check_nodes(
-        nodes["left"].astype(np.int64),
-        nodes["right"].astype(np.int64),
-        np.where(leaf, -1, feature),
-        features,
-    )
+    left, right = (nodes[side].astype(np.int64) for side in ("left", "right"))
+    _check_nodes(left, right, feature, leaf, features)
     splits = ~leaf & nodes["is_categorical"].astype(bool)
     if splits.any():
         bitsets = predictor.raw_left_cat_bitsets

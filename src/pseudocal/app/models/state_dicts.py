@@ -24,8 +24,10 @@ Other names are translated to these:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -36,7 +38,7 @@ from torch.nn import functional as F  # noqa: N812  torch's own customary name
 from torch.nn.utils.parametrizations import weight_norm
 
 from pseudocal.app.models.model import Expects, OpenModel, exporting
-from pseudocal.arrays import InputError, Inputs, Predictor
+from pseudocal.arrays import InputError, Inputs
 from pseudocal.extras import require
 from pseudocal.predictors.torch_module import TorchPredictor
 
@@ -49,6 +51,7 @@ IMAGENET_NORMAL = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 HALF_NORMAL = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 # keys under which training scripts put a state dict
 WRAPPERS = ("state_dict", "model_state_dict", "model", "net")
+LAST = r"(?:fc|head|heads\.head|heads\.0)"  # the classifier
 # from names in files to ours: the first that fits; None for what the classifier does not use
 RULES = tuple(
     (re.compile(pattern), ours)
@@ -62,17 +65,10 @@ RULES = tuple(
         (r"(?:1\.)?bottleneck\.1\.bn\.(.*)", r"afn-bottleneck.5.\1"),
         (r"netB\.bn\.(.*)", r"bottleneck.1.\1"),
         (r"bottleneck\.(\d+)\.(.*)", r"relu-bottleneck.\1.\2"),
-        (
-            r"(?:(?:1|netC)\.)?(?:fc|head|heads\.head|heads\.0)\.weight_g",
-            r"classifier.parametrizations.weight.original0",
-        ),
-        (
-            r"(?:(?:1|netC)\.)?(?:fc|head|heads\.head|heads\.0)\.weight_v",
-            r"classifier.parametrizations.weight.original1",
-        ),
-        (r"(?:(?:1|netC|F1)\.)?(?:fc|head|heads\.head|heads\.0)\.(.*)", r"classifier.\1"),
-        (r"(?:backbone|0|netF|G)\.(.*)", r"backbone.\1"),
-        (r"(.*)", r"backbone.\1"),
+        (rf"(?:(?:1|netC)\.)?{LAST}\.weight_g", "classifier.parametrizations.weight.original0"),
+        (rf"(?:(?:1|netC)\.)?{LAST}\.weight_v", "classifier.parametrizations.weight.original1"),
+        (rf"(?:(?:1|netC|F1)\.)?{LAST}\.(.*)", r"classifier.\1"),
+        (r"(?:(?:backbone|0|netF|G)\.)?(.*)", r"backbone.\1"),
     )
 )
 TORCHVISION_VIT = tuple(
@@ -90,15 +86,27 @@ TORCHVISION_VIT = tuple(
         (r"\.mlp\.(?:3|linear_2)\.", ".mlp.fc2."),
     )
 )
-# (bottleneck, batch norm, ReLU, weight norm) -> the name of such a head
+# (names of the bottleneck, batch norm, weight norm) -> the name of such a head
 HEAD_KINDS = {
-    (False, False, False, False): "direct",
-    (True, False, False, False): "linear",
-    (True, True, False, False): "batchnorm",
-    (True, True, False, True): "weightnorm",
-    (True, True, True, False): "relu",
+    ("", False, False): "direct",
+    ("bottleneck", False, False): "linear",
+    ("bottleneck", True, False): "batchnorm",
+    ("bottleneck", True, True): "weightnorm",
+    ("relu-bottleneck", True, False): "relu",
+    ("afn-bottleneck", True, False): "afn",
 }
-AFN_KINDS = {1: "afn", 2: "afn-two"}  # by the number of blocks
+BLOCK = (nn.Linear, nn.BatchNorm1d, nn.ReLU)
+# the layers of each head below the last one
+HIDDEN: dict[str, Sequence[type[nn.Module]]] = {
+    "direct": (),
+    "linear": BLOCK[:1],
+    "batchnorm": BLOCK[:2],
+    "weightnorm": BLOCK[:2],
+    "relu": BLOCK,
+    "afn": (*BLOCK, nn.Dropout),
+    "afn-two": (*BLOCK, nn.Dropout) * 2,
+    "three-layer": (nn.Dropout, *BLOCK) * 2,
+}
 Named = dict[str, tuple[str, Tensor]]  # our name -> the name in the file, the tensor
 Head = tuple[str, nn.Module, nn.Module]  # its kind, the bottleneck and the classifier
 
@@ -115,9 +123,7 @@ def open_state_dict(path: Path, architecture: str, *, device: str = "cpu", **_: 
         torch.save(with_temperature(read_state_dict(path), temperature), content)
         return content.getvalue()
 
-    def reopen(target: Path) -> Predictor:
-        return open_state_dict(target, architecture).predict
-
+    reopen = partial(open_state_dict, architecture=architecture)
     preprocessing = {"size": (SIDE, SIDE), "edge": EDGE, "mean": mean, "std": std}
     return OpenModel(
         kind="state dict",
@@ -218,21 +224,19 @@ def import_backbone(
 ) -> tuple[ResNet | VisionTransformer, tuple[tuple[float, ...], tuple[float, ...]]]:
     """Return a backbone without a head, and the mean and standard deviation of its images."""
     named = _named(tensors)
-    backbone = _loaded(_build(architecture), _part(named, "backbone."), architecture)
-    return backbone, _normal(named, architecture)  # type: ignore[return-value]
+    if architecture not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
+        raise InputError(f"expected {known}, got {architecture!r}", setting="architecture")
+    backbone = ARCHITECTURES[architecture]()
+    _load(backbone, _part(named, "backbone."), architecture)
+    return backbone, _normal(named, architecture)
 
 
 def import_classifier(tensors: Mapping[str, Tensor], architecture: str) -> Imported:
     """Return a whole classifier; what is above the backbone is recognised by its tensors."""
     named = _named(tensors)
-    backbone = _build(architecture)
-    _loaded(backbone, _part(named, "backbone."), architecture)
-    if "classifier.8.weight" in named:
-        kind, bottleneck, classifier = _three_layer_head(named)
-    elif any(name.startswith("afn-bottleneck.") for name in named):
-        kind, bottleneck, classifier = _afn_head(named)
-    else:
-        kind, bottleneck, classifier = _plain_head(named, architecture)
+    backbone, normal = import_backbone(tensors, architecture)
+    kind, bottleneck, classifier = _head(named, architecture)
     modules = [*bottleneck.modules(), *classifier.modules()]
     layers = [each for each in modules if isinstance(each, nn.Linear)]
     inputs = layers[0].in_features
@@ -241,89 +245,69 @@ def import_classifier(tensors: Mapping[str, Tensor], architecture: str) -> Impor
             f"the head takes {inputs} features, but {architecture} has {backbone.width}: is the "
             "bottleneck missing?"
         )
-    network = nn.Sequential()
-    network.add_module("backbone", backbone)
-    network.add_module("bottleneck", bottleneck)
-    network.add_module("classifier", classifier)
+    parts = {"backbone": backbone, "bottleneck": bottleneck, "classifier": classifier}
+    network = nn.Sequential(OrderedDict(parts))
     used = {original for original, _ in named.values()}
     return Imported(
         network=network.eval(),
         head=kind,
         width=layers[-1].in_features,
         classes=layers[-1].out_features,
-        normal=_normal(named, architecture),
+        normal=normal,
         mapped=len(used),
         left=tuple(name for name in tensors if name not in used),
     )
 
 
-def _plain_head(named: Named, architecture: str) -> Head:
-    """A linear classifier above one layer, or none."""
-    below = _bottleneck(named)
+def _head(named: Named, architecture: str) -> Head:
+    """Everything above the backbone, with its weights."""
     above = _part(named, "classifier.")
+    if "8.weight" in above:  # MCD, whose classifier has all layers
+        layers, width = _hidden_layers("three-layer", above, "the classifier")
+        classes, _ = _shape(above, "8.weight", "the classifier")
+        three = nn.Sequential(*layers, nn.Linear(width, classes))
+        _load(three, above, "the classifier")
+        return "three-layer", nn.Sequential(), three
     _, weight = above.get("weight", above.get("parametrizations.weight.original1", ("", None)))
     if weight is None or weight.ndim != 2:
         raise InputError(
             f"the state dict has no weights of a classifier (fc, head, netC) beside {architecture}"
         )
-    batch_norm = "1.running_mean" in below
-    relu = any(name.startswith("relu-bottleneck.") for name in named)
-    normalised = "weight" not in above
-    kind = HEAD_KINDS.get((bool(below), batch_norm, relu, normalised))
+    classes, width = weight.shape
+    names, below = _bottleneck(named)
+    kind = HEAD_KINDS.get((names, "1.running_mean" in below, "weight" not in above))
     if kind is None:
         raise InputError(
             f"expected a head among {', '.join(HEAD_KINDS.values())}, got one of {sorted(above)}"
         )
-    classes, width = weight.shape
-    bottleneck = nn.Sequential()
+    if kind == "afn" and "4.weight" in below:
+        kind = "afn-two"
+    layers = []
     if below:
-        width, inputs = below["0.weight"][1].shape
-        bottleneck.append(nn.Linear(inputs, width))
-        if batch_norm:
-            bottleneck.append(nn.BatchNorm1d(width))
-        if relu:
-            bottleneck.append(nn.ReLU())
+        layers, width = _hidden_layers(kind, below, "the bottleneck")
+    bottleneck = nn.Sequential(*layers)
+    _load(bottleneck, below, "the bottleneck")
     linear: nn.Module = nn.Linear(width, classes)
-    if normalised:
+    if kind == "weightnorm":
         linear = weight_norm(linear)
-    _loaded(bottleneck, below, "the bottleneck")
-    _loaded(linear, above, "the classifier")
+    _load(linear, above, "the classifier")
     return kind, bottleneck, linear
 
 
-def _afn_head(named: Named) -> Head:
-    """AFN's head: one block or two, each with dropout, and a linear classifier."""
-    below = _part(named, "afn-bottleneck.")
-    above = _part(named, "classifier.")
-    width, inputs = _shape(below, "0.weight", "the bottleneck")
-    classes, _ = _shape(above, "weight", "the classifier")
-    blocks = 2 if "4.weight" in below else 1
-    bottleneck = nn.Sequential()
-    for number in range(blocks):
-        bottleneck.append(nn.Linear(width if number else inputs, width))
-        bottleneck.append(nn.BatchNorm1d(width))
-        bottleneck.append(nn.ReLU())
-        bottleneck.append(nn.Dropout(0.5))
-    classifier = nn.Linear(width, classes)
-    _loaded(bottleneck, below, "the bottleneck")
-    _loaded(classifier, above, "the classifier")
-    return AFN_KINDS[blocks], bottleneck, classifier
-
-
-def _three_layer_head(named: Named) -> Head:
-    """The first of MCD's classifiers: three layers, two of them with dropout before."""
-    above = _part(named, "classifier.")
-    width, inputs = _shape(above, "1.weight", "the classifier")
-    classes, _ = _shape(above, "8.weight", "the classifier")
-    classifier = nn.Sequential()
-    for before in (inputs, width):
-        classifier.append(nn.Dropout(0.5))
-        classifier.append(nn.Linear(before, width))
-        classifier.append(nn.BatchNorm1d(width))
-        classifier.append(nn.ReLU())
-    classifier.append(nn.Linear(width, classes))
-    _loaded(classifier, above, "the classifier")
-    return "three-layer", nn.Sequential(), classifier
+def _hidden_layers(kind: str, part: Named, what: str) -> tuple[list[nn.Module], int]:
+    """The layers of a head below the last one, and their width, that of the first matrix."""
+    first = HIDDEN[kind].index(nn.Linear)
+    width, inputs = _shape(part, f"{first}.weight", what)
+    layers = list[nn.Module]()
+    for layer in HIDDEN[kind]:
+        if layer is nn.Linear:
+            layers.append(nn.Linear(inputs, width))
+            inputs = width
+        elif layer is nn.BatchNorm1d:
+            layers.append(nn.BatchNorm1d(width))
+        else:
+            layers.append(layer())
+    return layers, width
 
 
 def _shape(part: Named, name: str, what: str) -> tuple[int, int]:
@@ -377,25 +361,23 @@ def _part(named: Named, prefix: str) -> Named:
     }
 
 
-def _bottleneck(named: Named) -> Named:
-    """The tensors of the bottleneck. TLlib numbers its layers from 0, older versions from 2."""
-    numbered = _part(named, "relu-bottleneck.")
-    order = sorted({int(name.partition(".")[0]) for name in numbered})
-    renamed = {
-        f"{order.index(int(name.partition('.')[0]))}.{name.partition('.')[2]}": value
-        for name, value in numbered.items()
-    }
-    return renamed or _part(named, "bottleneck.")
+def _bottleneck(named: Named) -> tuple[str, Named]:
+    """How the tensors of the bottleneck are named, "" without one, and the tensors."""
+    for names in ("afn-bottleneck", "relu-bottleneck", "bottleneck"):
+        if below := _part(named, f"{names}."):
+            break
+    else:
+        return "", {}
+    if names == "relu-bottleneck":  # TLlib numbers its layers from 0, older versions from 2
+        order = sorted({int(name.partition(".")[0]) for name in below})
+        below = {
+            re.sub(r"\d+", lambda number: str(order.index(int(number[0]))), name, count=1): value
+            for name, value in below.items()
+        }
+    return names, below
 
 
-def _build(architecture: str) -> ResNet | VisionTransformer:
-    if architecture not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
-        raise InputError(f"expected {known}, got {architecture!r}", setting="architecture")
-    return ARCHITECTURES[architecture]()
-
-
-def _loaded(module: nn.Module, given: Named, what: str) -> nn.Module:
+def _load(module: nn.Module, given: Named, what: str) -> None:
     """Load tensors into a module; refuse other shapes, missing tensors and further layers."""
     wanted = module.state_dict()
     for name, own in wanted.items():
@@ -417,7 +399,6 @@ def _loaded(module: nn.Module, given: Named, what: str) -> nn.Module:
             f"{len(more)} tensors of the state dict are not part of {what}, the first {more[0]}"
         )
     module.load_state_dict({name: tensor for name, (_, tensor) in given.items()}, strict=False)
-    return module
 
 
 def _normal(named: Named, architecture: str) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pseudocal.app.models.model import Chunked, Expects, OpenModel, exporting, or_input_error
-from pseudocal.arrays import Floats, InputError, Inputs, Predictor
+from pseudocal.arrays import Floats, InputError, Inputs, Predictor, as_numpy
 from pseudocal.extras import require
 
 if TYPE_CHECKING:
@@ -40,15 +40,12 @@ def open_exported(path: Path, *, device: str = "cpu", **_: Any) -> OpenModel:
             torch.export.save(program, content)
         return content.getvalue()
 
-    def reopen(target: Path) -> Predictor:
-        return _predictor(torch.export.load(target), "cpu")
-
     return OpenModel(
         kind="pt2",
         predict=predict,
         expects=Expects(tuple(shape[1:]) or None, str(entry.dtype).removeprefix("torch.")),
         notes=("input (" + ", ".join(str(d or "?") for d in shape) + ")",),
-        export=exporting("model.pt2", predict, write, reopen, "program"),
+        export=exporting("model.pt2", predict, write, open_exported, "program"),
     )
 
 
@@ -61,8 +58,7 @@ def _predictor(program: Any, device: str) -> Predictor:
     def predict(x: Inputs, /) -> Floats:
         with torch.inference_mode():
             output = logits_of(module(torch.as_tensor(x).to(device, entry.dtype)))
-        logits: Floats = output.float().cpu().numpy()
-        return logits
+        return as_numpy(output.float())
 
     batch_size = entry.shape[0]
     return Chunked(predict, batch_size) if isinstance(batch_size, int) else predict
@@ -96,16 +92,12 @@ def open_torchscript(path: Path, *, device: str = "cpu", **_: Any) -> OpenModel:
     """Open a file that `torch.jit.save` wrote."""
     torch_module = require("pseudocal.predictors.torch_module", "torch")
     predict = torch_module.TorchPredictor(_load_script(path, device))
-
-    def reopen(target: Path) -> Predictor:
-        predictor: Predictor = torch_module.TorchPredictor(_load_script(target, "cpu"))
-        return predictor
-
+    write = partial(_divided_script, path)
     return OpenModel(
         kind="torchscript",
         predict=predict,
         notes=("TorchScript does not describe its input",),
-        export=exporting("model.pt", predict, partial(_divided_script, path), reopen, "module"),
+        export=exporting("model.pt", predict, write, open_torchscript, "module"),
     )
 
 
