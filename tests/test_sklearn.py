@@ -225,7 +225,7 @@ def test_what_cannot_be_inside_is_refused():
     with pytest.raises(InputError, match="expected a Calibration, got float"):
         calibrated(model, 2.0)  # type: ignore[arg-type]
     with pytest.raises(
-        NotFittedError, match="expected a fitted classifier, got LogisticRegression"
+        NotFittedError, match="expected a fitted classifier of scikit-learn, got LogisticRegression"
     ):
         calibrated(LogisticRegression(), TWO)
     with pytest.raises(InputError, match="expected a calibration by a temperature"):

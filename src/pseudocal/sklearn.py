@@ -179,6 +179,7 @@ def _check_fitted(model: Any) -> None:
     """Refuse a classifier that is not fitted."""
     if not hasattr(model, "classes_"):
         raise NotFittedError(
-            f"expected a fitted classifier, got {type(model).__name__} without classes_: fit it "
-            "first, since it is calibrated as it is and never refitted"
+            f"expected a fitted classifier of scikit-learn, got {type(model).__name__} without "
+            "classes_: fit it first, since it is never refitted, or pass the logits of another "
+            "model to Calibration.probabilities"
         )

@@ -252,6 +252,17 @@ def test_no_number_of_labels_is_recommended_for_a_model_that_is_never_confident(
     assert find_threshold(classes(), np.full(ROWS, 0.99), 0.05, labels).labels_needed is None
 
 
+def test_more_labels_are_recommended_than_were_given() -> None:
+    """The most confident rows are wrong, the others right: all in all as confident as expected."""
+    confidence = np.linspace(1.0, 0.4, ROWS)
+    pool = np.sort(threshold_pool(classes(), confidence, 0.05))
+    rows = pool[np.linspace(0, len(pool) - 1, 200).astype(int)]
+    wrong = np.zeros(ROWS, dtype=bool)
+    wrong[rows[:3]] = True
+    found = find_threshold(classes(), confidence, 0.05, sample(rows, wrong, pool))
+    assert (found.basis, found.labels_needed) == ("none", 400)
+
+
 # ------------------------------------------------------------------------------ classes
 
 

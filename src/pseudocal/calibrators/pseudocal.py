@@ -179,8 +179,8 @@ class PseudoCal:
             if models_in(second_opinion) or strategy is not None or executor is not None:
                 raise InputError(
                     "expected no second opinion, strategy or executor for a table that cannot be "
-                    f"mixed (columns {_columns(unmixed)}): leave them out, or encode the columns "
-                    "as numbers and fill in missing values first"
+                    f"mixed (columns {_columns(unmixed)}): leave them out and pass about 50 "
+                    "labels to Calibration.refined"
                 )
             return self._fit_unmixed(model, data, unmixed, batch_size)
         models = (model, second_opinion)
@@ -216,7 +216,7 @@ class PseudoCal:
         settings = {name: getattr(self, name) for name in kept} | {"batch_size": batch_size}
         why = Reason(ReasonCode.TABLES_NOT_MIXED)
         calibration = unmixed_calibration(evidence, settings, why)
-        fill_in = FILL_IN if MISSING in columns.values() else ""
+        fill_in = FILL_IN if set(columns.values()) == {MISSING} else ""
         warnings.warn(
             f"T = 1, nothing was fitted. These columns cannot be mixed: {_columns(columns)}. "
             f"{fill_in}Label about 50 rows, chosen by pseudocal.rows_to_label, and pass them to "
@@ -498,7 +498,7 @@ class PseudoCal:
 
 
 COLUMNS_SHOWN = 8
-FILL_IN = "Fill in missing values before fit, or: "
+FILL_IN = "Fill in missing values before fit, or do this. "
 NO_MIXUP = Labelled(np.empty((0, 2)), np.empty(0, dtype=np.intp))
 
 

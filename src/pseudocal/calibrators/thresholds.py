@@ -503,6 +503,9 @@ def _guaranteed(ranking: Ranking, max_error: float, checked: _Checked) -> Thresh
     counts = (len(checked), checked.errors)
     ratio = _ratio(checked.errors, checked.expected(ranking), 1.0)
     needed = _labels_needed(ranking, max_error, ratio)
+    if needed is not None and needed <= len(checked):  # too few, as these labels show
+        doubled = min(10 * math.ceil(len(checked) / 5), _pool_size(ranking, max_error))
+        needed = doubled if doubled > len(checked) else None
     return _threshold(ranking, max_error, "none", 0, counts, needed=needed, candidates=tested)
 
 
