@@ -109,8 +109,7 @@ class Plan:
     """A run with its models and its inputs open, ready to be collected."""
 
     job: Job
-    model: OpenModel
-    second_models: tuple[OpenModel, ...]
+    models: Models
     data: Data  # the inputs, or a few of them if only workers read them all
     # the numbers of the inputs that are used, in the order of the calibration
     order: NDArray[np.intp]
@@ -119,6 +118,11 @@ class Plan:
     # the images for all models, if a second model wants them prepared differently
     views: ImageViews | None = None
     checked: str = ""  # whether other preprocessing was tried, in words
+
+    @property
+    def model(self) -> OpenModel:
+        """The model to calibrate."""
+        return self.models[0]
 
     @property
     def inputs(self) -> InputSet:
@@ -139,7 +143,7 @@ class Plan:
     def notes(self) -> Iterator[Note]:
         """What was found or assumed when the models and the data were opened."""
         yield from map(Note, self.model.notes)
-        for second in self.second_models:
+        for second in self.models[1:]:
             yield from (Note(f"second opinion: {note}") for note in second.notes)
         yield Note(self.data.preparation)
         if self.data.assumed:
@@ -219,9 +223,7 @@ def plan(job: Job, models: Models) -> Plan:
     checked = ""
     if job.preprocess_check and _chosen_here(job, model):
         checked = _check_images(job, models, inputs, order)
-    return Plan(
-        job, model, tuple(seconds), data, order, size, masks=masks, views=views, checked=checked
-    )
+    return Plan(job, models, data, order, size, masks, views, checked)
 
 
 def _chosen_here(job: Job, model: OpenModel) -> bool:
@@ -453,12 +455,9 @@ def views_of(job: Job, models: Models, inputs: InputSet) -> ImageViews | None:
 def collect(plan: Plan, folder: Path) -> Progress:
     """Predict all inputs and their mixup samples, and write a run into `folder`."""
     started = time.monotonic()
-    yield from plan.notes
     job = plan.job
     unreadable = Skipped(len(plan.inputs), job.max_bad)
-    opened = (plan.model, *plan.second_models)
-    first, *seconds = method_models(plan, [as_logits_of(job, each) for each in opened])
-    predictors = [first, *(each for each in seconds if not isinstance(each, Surrogate))]
+    first, *seconds = method_models(plan, [as_logits_of(job, each) for each in plan.models])
     writer = LogitWriter(folder, len(plan.inputs))
     evidence = job.method.empty_evidence()
     is_segmentation = False
@@ -486,19 +485,14 @@ def collect(plan: Plan, folder: Path) -> Progress:
                 background.submit(warm_up)  # while the model predicts
             evidence.add(step)
             if step.epoch == 0:  # later epochs mix the same inputs again
-                if is_segmentation:
-                    writer.mark_predicted(step.rows)
-                else:
-                    writer.write(step.rows, *logits_of_step(step))
+                writer.write(step.rows, *logits_of_step(step))
                 yield Tick("calibrating", len(step.rows), len(plan.order))
             if evidence.converged(job.method.tolerance):
                 break
         if job.predict == "all":
+            predictors = [] if is_segmentation else with_logits([first, *seconds])
             for batch in batches:  # those left after an early stop
-                if is_segmentation:
-                    writer.mark_predicted(batch.rows)
-                else:
-                    writer.write(batch.rows, *(each(batch.inputs) for each in predictors))
+                writer.write(batch.rows, *(each(batch.inputs) for each in predictors))
                 yield Tick("predicting", len(batch.rows), len(plan.order))
     rows = writer.finish()
     if is_segmentation:
@@ -526,7 +520,7 @@ def method_models(plan: Plan, predictors: list[Any]) -> list[Any]:
     if plan.views is not None:
         predictors = plan.views.split(*predictors)
     found = list[Any]()
-    for model, predict in zip((plan.model, *plan.second_models), predictors, strict=True):
+    for model, predict in zip(plan.models, predictors, strict=True):
         if model.encodes:
             found.append(Surrogate(None if model.kind == COLUMNS else predict))
         elif isinstance(predict, Deferred):
@@ -534,6 +528,11 @@ def method_models(plan: Plan, predictors: list[Any]) -> list[Any]:
         else:
             found.append(Checked(predict, doubt=False))
     return found
+
+
+def with_logits(models: list[Any]) -> list[Any]:
+    """The models whose logits a run keeps: a surrogate has none."""
+    return [each for each in models if not isinstance(each, Surrogate)]
 
 
 def logits_of_step(step: Step) -> Sequence[Logits]:
@@ -678,13 +677,13 @@ def finish_run(
         architecture=job.architecture,
         timing=Timing(time.monotonic() - started, datetime.now(UTC).isoformat(timespec="seconds")),
         table=job.table,
-        second_models=sum(not each.encodes for each in plan.second_models),
+        second_models=sum(not each.encodes for each in plan.models[1:]),
         probe=tuple(np.searchsorted(rows, probe_rows).tolist()),
         not_mixed=plan.data.not_mixed,
         second_files=opinion_files(models_in(job.second_opinion)),
         method=job.method,
         settings={"batch_size": plan.batch_size, **(settings or {}), **recorded_settings(job)},
-        versions=runtime_versions([each.kind for each in (plan.model, *plan.second_models)]),
+        versions=runtime_versions([each.kind for each in plan.models]),
     )
     _write_job(plan, folder)
     return save_run(folder, record, evidence, probe_inputs)
