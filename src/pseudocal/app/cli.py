@@ -22,7 +22,7 @@ import typer
 from pseudocal.app.cli_bench import bench, train
 from pseudocal.app.cli_watch import labelled_lines, watch
 from pseudocal.app.errors import INTERRUPTED, USAGE, VERDICT_CODES, explain
-from pseudocal.app.job import Job, Sampling, read_job
+from pseudocal.app.job import DEFAULT_METHOD, Job, Sampling, read_job
 from pseudocal.app.label_files import split_synonyms
 from pseudocal.app.labelling import label as write_labelling_page
 from pseudocal.app.models.files import OutputType
@@ -78,7 +78,6 @@ from pseudocal.calibrators.calibration import versions
 from pseudocal.calibrators.wording import count
 from pseudocal.extras import MissingExtraError
 
-DEFAULT = PseudoCal()
 # the options that may stand beside --job, those of two saved outputs, and those of a monitor
 PRINTED = {"quiet", "as_json", "exit_code"}
 JOB_SETTINGS = {"job_file", "other_model", "other_data", "out", "trust_model", *PRINTED}
@@ -347,7 +346,7 @@ def calibrate(
     ] = "auto",
     lam: Annotated[
         float, method_option("weight of the larger input", show_default=True)
-    ] = DEFAULT.lam,
+    ] = DEFAULT_METHOD.lam,
     tolerance: Annotated[
         float | None, method_option("stop mixing at this standard error of log T")
     ] = None,
@@ -357,7 +356,7 @@ def calibrate(
     pixels: Annotated[
         int, method_option("segmentation: pixels per image; 0: all", min=0, show_default=True)
     ] = 20_000,
-    seed: Annotated[int, method_option("random seed", show_default=True)] = DEFAULT.seed,
+    seed: Annotated[int, method_option("random seed", show_default=True)] = DEFAULT_METHOD.seed,
     second_opinion: Annotated[
         list[str] | None,
         second_option(
@@ -425,7 +424,8 @@ def calibrate(
     elif out is None:
         raise typer.BadParameter("missing --out FOLDER, for example -o out/")
     else:
-        images = {
+        images = resizing(resize) | cropping(size, crop) | normalisation(preprocess)
+        more = {
             "mean": numbers(mean),
             "std": numbers(std),
             "layout": layout,
@@ -434,10 +434,7 @@ def calibrate(
             "interpolation": interpolation,
         }
         parsed = {
-            "preprocessing": resizing(resize)
-            | cropping(size, crop)
-            | normalisation(preprocess)
-            | without_none(images),
+            "preprocessing": images | without_none(more),
             "second_preprocessing": cropping(second_size) | normalisation(second_preprocess),
             "method": PseudoCal(
                 lam=lam,
@@ -734,8 +731,9 @@ def demo(
     try:
         import torch  # noqa: F401  everything the demo needs comes with the same extra
 
-        from pseudocal.app.demo import Demo, demo_lines
+        from pseudocal.app.demo import Demo, lines_of, run_demo
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "torch", "demo") from error
-    for line in demo_lines(Demo(out, quiet=quiet)):
+    settings = Demo(out, quiet=quiet)
+    for line in lines_of(settings, run_demo(settings)):
         typer.echo(line)

@@ -349,7 +349,6 @@ def table(
     plugin: PLUGIN = None,
 ) -> None:
     """Print the tables of the last run of SUITE."""
-    _package()
     _load_plugins(plugin)
     from pseudocal.lab.bench.records import missing_scores, read_records
 
@@ -427,7 +426,6 @@ def export(
     plugin: PLUGIN = None,
 ) -> None:
     """Write the outputs of all tasks of SUITE as one folder, for `bench compare`."""
-    _package()
     _load_plugins(plugin)
     from pseudocal.lab.bench.bank import export_bank
 
@@ -467,7 +465,6 @@ def compare(
     workers: Annotated[int, performance_option("processes; 0: one per core", min=0)] = 0,
 ) -> None:
     """Compare calibrators on the outputs of many models: no images, no network."""
-    _package()
     plugins = _load_plugins(plugin)
     from pseudocal.lab.bench.bank import compare_banks, is_bank
     from pseudocal.lab.bench.calibrators import find_compared
@@ -529,6 +526,7 @@ def list_suites() -> None:
 
 
 def _load_plugins(names: list[str] | None) -> tuple[str, ...]:
+    _package()
     from pseudocal.lab.plugins import load_plugins
 
     return load_plugins(names or ())

@@ -91,9 +91,8 @@ def exit_code_of(result: WatchResult) -> int:
 
 def summary(result: WatchResult) -> dict[str, Any]:
     """The result for programs."""
-    change = None
-    if result.state.change is not None:
-        change = to_plain(result.state.change)
+    change = to_plain(result.state.change)
+    if change is not None:
         del change["typical"]
     return {
         "alarm": result.alarm,

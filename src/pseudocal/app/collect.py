@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -241,15 +241,9 @@ def _check_images(job: Job, models: Models, inputs: InputSet, order: NDArray[np.
         return ""
     model, *others = models
     second = None
-    asked = [each for each in others if not each.encodes]
-    if asked:
-        given = dict(job.second_preprocessing)
-        expects = asked[0].expects
-
-        def of_second(first: Preprocessing) -> Preprocessing:
-            return preprocessing_of_second(first, expects.shape, expects.preprocessing, given)
-
-        second = (as_logits_of(job, asked[0]), of_second)
+    asked = next((each for each in others if not each.encodes), None)
+    if asked is not None:
+        second = (as_logits_of(job, asked), partial(_prepared_for, job, asked))
     passes = len(order) * (1 + job.method.epochs_for(len(order)))
     tried = check_preprocessing(as_logits_of(job, model), inputs, order.tolist(), passes, second)
     if not tried:
@@ -257,11 +251,21 @@ def _check_images(job: Job, models: Models, inputs: InputSet, order: NDArray[np.
     return f"preprocessing check: no clearly better one found on {tried} images"
 
 
-def open_models(job: Job, *, device: str | None = None) -> Models:
-    """Open the model, and any second models, which get its class names."""
+def _prepared_for(job: Job, second: OpenModel, first: Preprocessing) -> Preprocessing:
+    """How images are prepared for a second model, where it differs from the first."""
+    expects = second.expects
+    given = dict(job.second_preprocessing)
+    return preprocessing_of_second(first, expects.shape, expects.preprocessing, given)
+
+
+def open_models(job: Job) -> Models:
+    """Open the model, and any second models, which get its class names.
+
+    With a cluster they are only tried here, which needs no GPU.
+    """
     if job.model.startswith(SECOND_ONLY):
         raise InputError(f"{job.model} can only be a second opinion, not the model to calibrate")
-    settings = reading_options(job) | {"device": device or job.device}
+    settings = reading_options(job) | {"device": job.device if job.ray is None else "cpu"}
     model = open_model(job.model, **settings)
     settings["classes"] = job.classes or model.classes
     return (model, *(open_model(name, **settings) for name in models_in(job.second_opinion)))
@@ -441,11 +445,7 @@ def views_of(job: Job, models: Models, inputs: InputSet) -> ImageViews | None:
     if not isinstance(inputs, ImageSet | RemoteImageSet):
         return None
     own = inputs.preprocessing
-    given = dict(job.second_preprocessing)
-    others = tuple(
-        preprocessing_of_second(own, second.expects.shape, second.expects.preprocessing, given)
-        for second in models[1:]
-    )
+    others = tuple(_prepared_for(job, second, own) for second in models[1:])
     return None if all(other == own for other in others) else ImageViews(inputs, others)
 
 
@@ -708,15 +708,9 @@ def _about_model(job: Job, model: OpenModel) -> AboutModel:
 
 def _write_job(plan: Plan, folder: Path) -> None:
     """Write `job.toml`: the job with all that was found out."""
-    job = plan.job
-    preprocessing: Any = job.preprocessing
+    resolved = replace(plan.job, batch_size=plan.batch_size, assumed=plan.data.assumed)
     used = getattr(plan.inputs, "preprocessing", None)
     if used is not None:
-        preprocessing = {name: v for name, v in asdict(used).items() if v is not None}
-    resolved = replace(
-        job,
-        batch_size=plan.batch_size,
-        preprocessing=preprocessing,
-        assumed=plan.data.assumed,
-    )
+        found: Any = {name: value for name, value in asdict(used).items() if value is not None}
+        resolved = replace(resolved, preprocessing=found)
     write_job(resolved, folder / JOB, classes=CLASSES)

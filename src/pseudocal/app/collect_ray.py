@@ -279,10 +279,11 @@ class Parts:
         sweep(self.out)
         content = {"format": "pseudocal-parts", "format_version": 1, "run": self._blocks.key}
         save_json(record, content)
-        classes = self._blocks.first_logits().shape[1] if self.there else 0
-        for number in self.there:
+        there = self.there
+        first = self._blocks.first_logits() if there else np.empty((0, 0))
+        for number in there:
             try:
-                self._check(number, classes)
+                self._check(number, first)
             except Exception:  # a damaged archive may raise anything
                 self.path(number).unlink()
 
@@ -297,8 +298,9 @@ class Parts:
         if found and record not in found:
             raise OutputError(f"{self.out} is not a folder of pseudocal: move it away")
 
-    def _check(self, number: int, classes: int) -> None:
-        """Refuse a part that no worker could have written."""
+    def _check(self, number: int, first: Logits | Maps) -> None:
+        """Refuse a part that no worker could have written, if the model says `first` of an input."""
+        classes = first.shape[1]
         self._unreadable(number)
         columns = self.columns(number)
         packed = self._packed(number)
@@ -310,7 +312,7 @@ class Parts:
         whole = rows.dtype.kind == "i" and rows.ndim == 1 and rows.size > 0
         if not whole or len(np.unique(rows)) < len(rows) or not np.isin(rows, expected).all():
             raise InputError("the rows of a part are not those of its block")
-        of_pixels = "at" in columns
+        of_pixels = first.ndim == 4
         logits = {name: column for name, column in columns.items() if name != "rows"}
         if of_pixels:
             sample = PixelSample(**logits)

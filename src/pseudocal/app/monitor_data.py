@@ -31,7 +31,6 @@ from pseudocal.monitor import Signals
 from pseudocal.predictors import models_in
 
 MAX_BAD = 0.1  # fraction of a small batch that may be unreadable
-PIECE = 2**20  # bytes that are hashed at a time
 
 
 # ------------------------------------------------------------------------------ models
@@ -243,14 +242,11 @@ def _identity_of_inputs(opened: Plan) -> str:
 
 def _hash_of_file(path: Path) -> str:
     """The SHA-256 of a file; of one that cannot be read, of its name."""
-    digest = hashlib.sha256()
     try:
         with path.open("rb") as file:
-            while piece := file.read(PIECE):
-                digest.update(piece)
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:  # the batch counts it as unreadable
-        digest.update(os.fsencode(path))
-    return digest.hexdigest()
+        return hashlib.sha256(os.fsencode(path)).hexdigest()
 
 
 def arrays_of(run: Run) -> list[NDArray[Any]]:

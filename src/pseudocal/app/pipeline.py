@@ -21,7 +21,7 @@ from pseudocal.app.label_files import read_labels
 from pseudocal.app.models.files import OutputType
 from pseudocal.app.publishing import publishing
 from pseudocal.app.render import Result, render, render_threshold
-from pseudocal.app.run import CALIBRATION, COLLECTED, LABEL_PAGE, MODEL_FILES, OF_JOB, Run
+from pseudocal.app.run import CALIBRATION, COLLECTED, MODEL_FILES, OF_JOB, Run
 from pseudocal.app.thresholds import RunThreshold, stored_labels, threshold_of
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal, uncalibrated
@@ -104,36 +104,27 @@ def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
     with publishing(job.out) as aside:
         if job.labels is None:
             yield from _replaced_labels(job.out, "Pass --labels labels.csv")
+        models = models or open_models(job)
         if job.ray is None:
-            models = models or open_models(job)
             opened = plan(job, models)
             yield from opened.notes
             run = yield from collect(opened, aside)
         else:
             from pseudocal.app.collect_ray import collect_on_ray  # Ray, which few runs need
 
-            models = models or open_models(job, device="cpu")
             run = yield from collect_on_ray(job, models, aside)
-        labels = None
-        if job.labels is not None:
-            labels = read_labels(job.labels, run, job.sampling)
+        labels = None if job.labels is None else read_labels(job.labels, run, job.sampling)
         calibration = conclude(run, labels)
         reason = why_not_exported(run, calibration, models[0])
         if reason is not None:
             yield Note(reason)
+        kept = job.keep_logits
         result = render(
-            run,
-            calibration,
-            aside,
-            out=job.out,
-            kept=job.keep_logits,
-            model=models[0],
-            labels=labels,
+            run, calibration, aside, out=job.out, kept=kept, model=models[0], labels=labels
         )
-        if not job.keep_logits:
-            for name in COLLECTED:
-                if name not in OF_JOB:
-                    (aside / name).unlink(missing_ok=True)
+        if not kept:
+            for name in set(COLLECTED) - set(OF_JOB):
+                (aside / name).unlink(missing_ok=True)
     return result
 
 
@@ -156,7 +147,7 @@ def _check_inputs_stay(job: Job) -> None:
 
 def saved_steps(out: Path) -> Steps:
     """Conclude from two saved outputs, and render; returns the result."""
-    with publishing(out, keep=(*COLLECTED, LABEL_PAGE)) as aside:
+    with publishing(out, keep_run=True) as aside:
         run = Run.open(out)
         yield from _replaced_labels(out, f"Run pseudocal refine {out} labels.csv")
         yield Note(f"{len(run.logits):,} {run.record.data.preparation}")
@@ -209,7 +200,7 @@ def refine_steps(
     """Conclude again with a person's labels, and render; the same labels give the same bytes."""
     out = Path(out)
     labels = Path(labels)
-    with publishing(out, keep=(*COLLECTED, LABEL_PAGE)) as aside:
+    with publishing(out, keep_run=True) as aside:
         run = Run.open(out, trust_paths=trust_paths)
         given = read_labels(labels, run, sampling)
         if given.pool is not None:
@@ -218,24 +209,14 @@ def refine_steps(
                 f"{labels}: run pseudocal threshold {out} {labels}"
             )
         calibration = conclude(run, given, in_use=in_use)
-        model = None
-        if calibration.refused is None:
-            model = reopen_model(run, trust=trust, device=device)
-        if model is not None:
-            reason = why_not_exported(run, calibration, model)
-            if reason is not None:
-                yield Note(reason)
-        threshold = None
-        if max_error is not None:
-            threshold = threshold_of(run, calibration, max_error, given)
+        refused = calibration.refused is not None
+        model = None if refused else reopen_model(run, trust=trust, device=device)
+        reason = None if model is None else why_not_exported(run, calibration, model)
+        if reason is not None:
+            yield Note(reason)
+        found = None if max_error is None else threshold_of(run, calibration, max_error, given)
         result = render(
-            run,
-            calibration,
-            aside,
-            out=out,
-            model=model,
-            labels=given,
-            threshold=threshold,
+            run, calibration, aside, out=out, model=model, labels=given, threshold=found
         )
     return result
 

@@ -49,7 +49,7 @@ FOLDERS = {
 
 
 @contextmanager
-def publishing(out: Path, *, keep: Iterable[str] = ()) -> Iterator[Path]:
+def publishing(out: Path, *, keep_run: bool = False) -> Iterator[Path]:
     """A folder whose files move into `out` if all goes well, and vanish if not.
 
     >>> from tempfile import TemporaryDirectory
@@ -61,7 +61,7 @@ def publishing(out: Path, *, keep: Iterable[str] = ()) -> Iterator[Path]:
 
     Args:
         out: where the results go. It is made if it is not there.
-        keep: files of an earlier run that stay though they are not written again. A command that
+        keep_run: whether the earlier run stays, and only its results are replaced. A command that
             writes no calibration removes nothing.
 
     """
@@ -89,7 +89,7 @@ def publishing(out: Path, *, keep: Iterable[str] = ()) -> Iterator[Path]:
                         raise
                 with writing(out, out), _uninterrupted():
                     _check_same(out, folder)
-                    _publish(out, tuple(keep))
+                    _publish(out, keep_run)
             finally:
                 with suppress(OSError):  # what went wrong before says more
                     check_no_links(out / STAGED)
@@ -145,18 +145,19 @@ def _check_same(out: Path, folder: int | None) -> None:
         raise OutputError(f"{out} was removed or replaced before the results were written")
 
 
-def _publish(out: Path, keep: tuple[str, ...]) -> None:
+def _publish(out: Path, keep_run: bool) -> None:
     """Decide, with one rename, and move the files to their places."""
     aside = out / STAGED
     written = {path.name for path in aside.iterdir()} - {MARKER}
     _check_places(out, written)
     removed = list[str]()
     if CALIBRATION in written:
-        stays = {*written, *keep}
+        earlier = RENDERED if keep_run else REPLACED
         removed = [
             name
-            for name in (*REPLACED, PARTS)
-            if name not in stays and (name not in FOLDERS or (out / name / FOLDERS[name]).exists())
+            for name in (*earlier, PARTS)
+            if name not in written
+            and (name not in FOLDERS or (out / name / FOLDERS[name]).exists())
         ]
     (aside / REMOVED).write_text("\n".join(removed), encoding="utf-8")
     aside.rename(out / DECIDED)
