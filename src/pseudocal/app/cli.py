@@ -398,7 +398,7 @@ def calibrate(
     ] = None,
 ) -> None:
     """Calibrate MODEL on unlabelled DATA; write a calibrated model, predictions and a report."""
-    given = dict(locals())
+    given = dict(locals())  # the options by name
     if job_file is None and (other_model is not None or other_data is not None):
         raise typer.BadParameter(
             "--model and --data need --job FILE; without it, pass MODEL and DATA as arguments"

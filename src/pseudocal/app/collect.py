@@ -55,7 +55,7 @@ from pseudocal.app.label_files import check_label_file
 from pseudocal.app.models.encoders import COLUMNS
 from pseudocal.app.models.files import check_class_names, logits_reader, open_model
 from pseudocal.app.models.model import SECOND_ONLY, OpenModel
-from pseudocal.app.pixels import SHOWN_MAPS, PixelSample, frame_of, pixels_each, small_maps
+from pseudocal.app.pixels import SHOWN_MAPS, PixelSample, sample_image, small_maps
 from pseudocal.app.report.page import warm_up
 from pseudocal.app.run import (
     CLASSES,
@@ -548,57 +548,26 @@ def _batches(
     return read_batches(plan.read_by_models, unread, workers=workers, unreadable=unreadable)
 
 
-class PixelSampler:
-    """Keeps some pixels of each image: all logits are too large to store.
-
-    Args:
-        inputs: the images.
-        total: the number of images in the whole run.
-        masks: the true class of every pixel, for evaluation only.
-
-    """
-
-    def __init__(self, inputs: InputSet, total: int, masks: Masks | None = None) -> None:
-        self.rows = list[int]()  # the numbers of the images
-        self.samples = list[PixelSample]()
-        self.shown = list[tuple[Maps, NDArray[Any] | None]]()
-        self._inputs = inputs
-        self._total = total
-        self._masks = masks
-
-    def add(self, batch: Batch, maps: Maps) -> None:
-        """Keep pixels of a batch of images, whose logits are `maps`."""
-        for i, image in zip(batch.rows.tolist(), maps, strict=True):
-            mask = None if self._masks is None else self._masks[i]
-            sample = PixelSample.of(
-                np.asarray(image),
-                i,
-                most=pixels_each(self._total, len(image)),
-                frame=frame_of(self._inputs, i),
-                mask=mask,
-            )
-            self.rows.append(i)
-            self.samples.append(sample)
-            if len(self.shown) < SHOWN_MAPS:
-                self.shown.append(small_maps(image, mask))
-
-
 def _sample_pixels(
     plan: Plan, rows: NDArray[np.intp], predict: Predictor, folder: Path, unreadable: Skipped
 ) -> Generator[Tick, None, None]:
-    """Predict the images again, and write some pixels of each."""
-    sampler = PixelSampler(plan.inputs, len(plan.order), plan.masks)
+    """Predict the images again, and write some pixels of each: all logits are too large to store."""
+    samples = list[PixelSample]()
+    shown = list[tuple[Maps, NDArray[Any] | None]]()
     with closing(_batches(plan, rows, unreadable)) as batches:
         for batch in batches:
-            sampler.add(batch, predict(batch.inputs))
+            for i, image in zip(batch.rows.tolist(), predict(batch.inputs), strict=True):
+                mask = None if plan.masks is None else plan.masks[i]
+                samples.append(sample_image(plan.inputs, i, image, len(plan.order), mask))
+                if len(shown) < SHOWN_MAPS:
+                    shown.append(small_maps(image, mask))
             yield Tick("predicting", len(batch.rows), len(rows))
-    sample = PixelSample.concatenate(sampler.samples)
+    sample = PixelSample.concatenate(samples)
     if plan.masks is not None and (sample.ground_truth == IGNORED).all():
         raise InputError(
-            f"all pixels of {len(sampler.rows)} masks are ignored ({IGNORED})",
-            setting="ground_truth",
+            f"all pixels of {len(samples)} masks are ignored ({IGNORED})", setting="ground_truth"
         )
-    save_pixels(folder, sample, sampler.shown)
+    save_pixels(folder, sample, shown)
 
 
 # ------------------------------------------------------------------------------ the record

@@ -27,7 +27,6 @@ from pseudocal.app.collect import (
     PROBED,
     Data,
     Models,
-    PixelSampler,
     Plan,
     Progress,
     as_logits_of,
@@ -45,7 +44,7 @@ from pseudocal.app.inputs.blocks import InputBlock, Shard, files_of_rows, shards
 from pseudocal.app.inputs.sets import ArraySet
 from pseudocal.app.job import Job, Tick
 from pseudocal.app.models.files import model_file
-from pseudocal.app.pixels import SHOWN_MAPS, PixelSample, small_maps
+from pseudocal.app.pixels import SHOWN_MAPS, PixelSample, sample_image, small_maps
 from pseudocal.app.records import convert
 from pseudocal.app.run import PARTS, PARTS_RECORD, LogitWriter, Run, save_pixels
 from pseudocal.arrays import InputError, Labelled, Logits, Maps, check_rows, cores
@@ -226,11 +225,14 @@ class CollectWork:
             return {"rows": np.concatenate(rows), "logits": first, **named}
         if self.total is None:
             raise InputError("a segmentation model needs images, not files of rows")
-        sampler = PixelSampler(self.source, self.total)
-        for batch in _batches_of(contents, self.batch_size):
-            sampler.add(batch, predict(batch.inputs))
-        sample = PixelSample.concatenate(sampler.samples)
-        return {"rows": np.array(sampler.rows), **sample.arrays()}
+        batches = list(_batches_of(contents, self.batch_size))
+        samples = [
+            sample_image(self.source, i, image, self.total)
+            for batch in batches
+            for i, image in zip(batch.rows.tolist(), predict(batch.inputs), strict=True)
+        ]
+        numbers = np.concatenate([batch.rows for batch in batches])
+        return {"rows": numbers, **PixelSample.concatenate(samples).arrays()}
 
 
 def _batches_of(contents: Contents, batch_size: int) -> Iterator[Batch]:
@@ -403,11 +405,12 @@ def _sent(plan: Plan) -> list[Any]:
 def _join(parts: Parts, blocks: BlockPlan, folder: Path, started: float) -> Run:
     """Write the logits of all blocks into one run."""
     plan = blocks.plan
-    counts = {number: len(parts.columns(number)["rows"]) for number in parts.there}
-    starts = dict.fromkeys(counts, 0)
+    there = parts.there
+    starts = dict.fromkeys(there, 0)
     total = len(plan.inputs)
     names = None
     if blocks.of_files:
+        counts = {number: len(parts.columns(number)["rows"]) for number in there}
         order = sorted(counts, key=lambda number: blocks.blocks[number].name)
         starts = dict(zip(order, np.cumsum([0, *(counts[i] for i in order)]), strict=False))
         total = sum(counts.values())
@@ -415,7 +418,7 @@ def _join(parts: Parts, blocks: BlockPlan, folder: Path, started: float) -> Run:
     writer = LogitWriter(folder, total)
     samples = []
     sampled = []
-    for number in counts:
+    for number in there:
         columns = parts.columns(number)
         rows = columns.pop("rows") + starts[number]
         if "at" in columns:

@@ -190,6 +190,23 @@ def frame_of(inputs: InputSet, i: int) -> Frame | None:
     return Frame(*inputs.preprocessing.covered(*size_of_image(inputs.paths[i])))
 
 
+def sample_image(
+    inputs: InputSet, i: int, image: Maps, total: int, mask: NDArray[Any] | None = None
+) -> PixelSample:
+    """Draw pixels of image i.
+
+    Args:
+        inputs: the images.
+        i: its number.
+        image: its logits.
+        total: the number of images in the whole run.
+        mask: its true classes, for evaluation only.
+
+    """
+    most = pixels_each(total, len(image))
+    return PixelSample.of(np.asarray(image), i, most=most, frame=frame_of(inputs, i), mask=mask)
+
+
 def pixels_each(images: int, classes: int) -> int:
     """How many pixels of each image to keep.
 
