@@ -11,21 +11,23 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import typer
 
 from pseudocal.app.cli_bench import bench, train
-from pseudocal.app.cli_watch import label_in_monitor, refine_in_monitor, watch
+from pseudocal.app.cli_watch import labelled_lines, watch
 from pseudocal.app.errors import INTERRUPTED, USAGE, VERDICT_CODES, explain
-from pseudocal.app.job import ImageSettings, Job, Sampling, read_job
+from pseudocal.app.job import DEFAULT_METHOD, Job, Sampling, read_job
 from pseudocal.app.label_files import split_synonyms
 from pseudocal.app.labelling import label as write_labelling_page
 from pseudocal.app.models.files import OutputType
 from pseudocal.app.monitor_folder import is_monitor
+from pseudocal.app.monitor_labels import label_monitor, refine_monitor_steps
 from pseudocal.app.options import (
     AsJson,
     Device,
@@ -50,6 +52,7 @@ from pseudocal.app.options import (
     second_option,
     table_option,
     with_address,
+    without_none,
     words,
 )
 from pseudocal.app.outputs import SAVED, collect_outputs, compare_reports, load_calibration, redraw
@@ -57,8 +60,15 @@ from pseudocal.app.outputs import apply as apply_to_file
 from pseudocal.app.outputs import evaluate as evaluate_files
 from pseudocal.app.pipeline import Steps, calibrate_steps, refine_steps, saved_steps
 from pseudocal.app.pipeline import threshold as find_threshold
-from pseudocal.app.progress import print_result, score_lines, show_progress
+from pseudocal.app.progress import (
+    print_result,
+    score_lines,
+    show_progress,
+    summary,
+    summary_lines,
+)
 from pseudocal.app.records import to_plain
+from pseudocal.app.render import Result
 from pseudocal.app.run import LABEL_TABLE, THRESHOLD, Run
 from pseudocal.app.thresholds import stored_labels, threshold_lines
 from pseudocal.arrays import InputError
@@ -68,7 +78,6 @@ from pseudocal.calibrators.calibration import versions
 from pseudocal.calibrators.wording import count
 from pseudocal.extras import MissingExtraError
 
-DEFAULT = PseudoCal()
 # the options that may stand beside --job, those of two saved outputs, and those of a monitor
 PRINTED = {"quiet", "as_json", "exit_code"}
 JOB_SETTINGS = {"job_file", "other_model", "other_data", "out", "trust_model", *PRINTED}
@@ -79,6 +88,7 @@ SAVED_SETTINGS = {
 MONITOR_LABEL_SETTINGS = {"target", "n", "classes", "trust_paths"}
 MONITOR_REFINE_SETTINGS = {"target", "labels", "trust_model", "trust_paths", "device", *PRINTED}
 DEMO_OUT = Path("demo-output")
+TO_LABEL = "{page}: {n:,} to label. Open it in a browser, label, and save labels.csv"
 EXPECTED = (
     "Image size .* exceeds limit",  # from Pillow; our own limit counts the file as unreadable
     "X does not have valid feature names",  # from scikit-learn; columns were selected by name
@@ -336,7 +346,7 @@ def calibrate(
     ] = "auto",
     lam: Annotated[
         float, method_option("weight of the larger input", show_default=True)
-    ] = DEFAULT.lam,
+    ] = DEFAULT_METHOD.lam,
     tolerance: Annotated[
         float | None, method_option("stop mixing at this standard error of log T")
     ] = None,
@@ -346,7 +356,7 @@ def calibrate(
     pixels: Annotated[
         int, method_option("segmentation: pixels per image; 0: all", min=0, show_default=True)
     ] = 20_000,
-    seed: Annotated[int, method_option("random seed", show_default=True)] = DEFAULT.seed,
+    seed: Annotated[int, method_option("random seed", show_default=True)] = DEFAULT_METHOD.seed,
     second_opinion: Annotated[
         list[str] | None,
         second_option(
@@ -388,16 +398,16 @@ def calibrate(
     ] = None,
 ) -> None:
     """Calibrate MODEL on unlabelled DATA; write a calibrated model, predictions and a report."""
-    if job_file is not None:
-        check_alone(context, "--job", JOB_SETTINGS)
-        job = read_job(job_file, model=other_model, data=other_data, out=out, trust=trust_model)
-        _finish(calibrate_steps(job), quiet=quiet, as_json=as_json, exit_code=exit_code)
-        return
-    if other_model is not None or other_data is not None:
+    given = dict(locals())  # the options by name
+    if job_file is None and (other_model is not None or other_data is not None):
         raise typer.BadParameter(
             "--model and --data need --job FILE; without it, pass MODEL and DATA as arguments"
         )
-    if model is not None and data is None and Path(model).suffix.lower() in SAVED:
+    if job_file is not None:
+        check_alone(context, "--job", JOB_SETTINGS)
+        job = read_job(job_file, model=other_model, data=other_data, out=out, trust=trust_model)
+        steps = calibrate_steps(job)
+    elif model is not None and data is None and Path(model).suffix.lower() in SAVED:
         check_alone(context, "saved outputs", SAVED_SETTINGS)
         folder = collect_outputs(
             model,
@@ -408,71 +418,56 @@ def calibrate(
             field=field,
             classes=names_in(classes),
         )
-        _finish(saved_steps(folder), quiet=quiet, as_json=as_json, exit_code=exit_code)
-        return
-    if model is None or data is None or out is None:
-        if model is not None and data is not None:
-            raise typer.BadParameter("missing --out FOLDER, for example -o out/")
+        steps = saved_steps(folder)
+    elif model is None or data is None:
         raise typer.BadParameter("expected MODEL, DATA and --out, or --job FILE")
-    image_settings = resizing(resize) | cropping(size, crop) | normalisation(preprocess)
-    more = {
-        "mean": None if mean is None else numbers(mean),
-        "std": None if std is None else numbers(std),
-        "layout": layout,
-        "order": channel_order,
-        "crop_pct": crop_pct,
-        "interpolation": interpolation,
-    }
-    image_settings |= {name: value for name, value in more.items() if value is not None}
-    second_settings = cropping(second_size) | normalisation(second_preprocess)
-    job = Job(
-        model=model,
-        data=data,
-        out=out,
-        method=PseudoCal(
-            lam=lam,
-            seed=seed,
-            tolerance=tolerance,
-            pixels_per_image=pixels or None,
-            estimator=estimator,
-        ),
-        second_opinion=tuple(second_opinion or ()),
-        trust=trust_model,
-        architecture=architecture,
-        preprocessing=cast(ImageSettings, image_settings),
-        second_preprocessing=cast(ImageSettings, second_settings),
-        preprocess_check=preprocess_check == "on",
-        logits_tensor=logits_tensor,
-        output_type=output_type,
-        binary=binary,
-        features=words(features),
-        text=text,
-        field=field,
-        classes=names_in(classes),
-        ground_truth=ground_truth,
-        device=device,
-        workers=workers,
-        batch_size=batch_size,
-        max_samples=max_samples,
-        max_bad=fraction(max_bad),
-        predict=predict,
-        table=table,
-        keep_logits=keep_logits,
-        labels=labels,
-        sampling=sampling,
-        ray=ray,
-    )
-    _finish(calibrate_steps(job), quiet=quiet, as_json=as_json, exit_code=exit_code)
+    elif out is None:
+        raise typer.BadParameter("missing --out FOLDER, for example -o out/")
+    else:
+        images = resizing(resize) | cropping(size, crop) | normalisation(preprocess)
+        more = {
+            "mean": numbers(mean),
+            "std": numbers(std),
+            "layout": layout,
+            "order": channel_order,
+            "crop_pct": crop_pct,
+            "interpolation": interpolation,
+        }
+        parsed = {
+            "preprocessing": images | without_none(more),
+            "second_preprocessing": cropping(second_size) | normalisation(second_preprocess),
+            "method": PseudoCal(
+                lam=lam,
+                seed=seed,
+                tolerance=tolerance,
+                pixels_per_image=pixels or None,
+                estimator=estimator,
+            ),
+            "second_opinion": tuple(second_opinion or ()),
+            "trust": trust_model,
+            "preprocess_check": preprocess_check == "on",
+            "features": words(features),
+            "classes": names_in(classes),
+            "max_bad": fraction(max_bad),
+        }
+        # all other settings of a job have options of the same names
+        same = {each.name: given[each.name] for each in fields(Job) if each.name in given}
+        steps = calibrate_steps(Job(**same | parsed))
+    _finish(steps, quiet=quiet, as_json=as_json, exit_code=exit_code)
 
 
 def _finish(steps: Steps, *, quiet: bool, as_json: bool, exit_code: bool) -> None:
     """Run steps, print the result, and end with the exit code of its verdict if asked to."""
     result = show_progress(steps, quiet=quiet)
-    print_result(result, quiet=quiet, as_json=as_json)
-    if result.threshold is not None and not quiet and not as_json:
-        typer.echo("\n".join(threshold_lines(result.threshold, Run.open(result.out))))
+    print_result(summary(result), _result_lines(result), quiet=quiet, as_json=as_json)
     if exit_code:
         raise typer.Exit(VERDICT_CODES[result.calibration.verdict or "apply"])
+
+
+def _result_lines(result: Result) -> Iterator[str]:
+    yield from summary_lines(result)
+    if result.threshold is not None:
+        yield from threshold_lines(result.threshold, Run.open(result.out))
 
 
 # ------------------------------------------------------------------------------ label and refine
@@ -505,7 +500,9 @@ def label(
     lines = names_in(classes, synonyms=True)
     if is_monitor(target):
         check_alone(context, "a monitor", MONITOR_LABEL_SETTINGS)
-        label_in_monitor(target, n, lines, trust_paths)
+        page = label_monitor(target, n, classes=lines, trust_paths=trust_paths)
+        typer.echo(TO_LABEL.format(page=page, n=n))
+        typer.echo(f"Next: pseudocal refine {target} labels.csv")
         return
     saved = {"inputs": inputs, "output_type": output_type, "binary": binary, "field": field}
     folder = _run_folder(target, out, saved, split_synonyms(lines)[0])
@@ -513,7 +510,7 @@ def label(
     page = write_labelling_page(
         folder, n, for_threshold=most, classes=lines, trust_paths=trust_paths
     )
-    typer.echo(f"{page}: {n:,} to label. Open it in a browser, label, and save labels.csv")
+    typer.echo(TO_LABEL.format(page=page, n=n))
     typer.echo(f"{folder / LABEL_TABLE}: the same inputs as a table, to label elsewhere")
     if not Run.open(folder).record.classes:
         typer.echo("warning: no class names; pass --classes FILE")
@@ -557,15 +554,12 @@ def refine(
     """Recalibrate OUT with a person's LABELS: temperature, model, predictions and report."""
     if is_monitor(target):
         check_alone(context, "a monitor", MONITOR_REFINE_SETTINGS)
-        done = refine_in_monitor(
-            target,
-            labels,
-            trust=trust_model,
-            trust_paths=trust_paths,
-            device=device,
-            quiet=quiet,
-            as_json=as_json,
+        measuring = refine_monitor_steps(
+            target, labels, trust=trust_model, trust_paths=trust_paths, device=device
         )
+        done = show_progress(measuring, quiet=quiet)
+        lines = labelled_lines(target, done)
+        print_result(to_plain(done.event), lines, quiet=quiet, as_json=as_json)
         if exit_code:
             raise typer.Exit(VERDICT_CODES[done.event.verdict or "apply"])
         return
@@ -737,8 +731,9 @@ def demo(
     try:
         import torch  # noqa: F401  everything the demo needs comes with the same extra
 
-        from pseudocal.app.demo import Demo, demo_lines
+        from pseudocal.app.demo import Demo, lines_of, run_demo
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "torch", "demo") from error
-    for line in demo_lines(Demo(out, quiet=quiet)):
+    settings = Demo(out, quiet=quiet)
+    for line in lines_of(settings, run_demo(settings)):
         typer.echo(line)

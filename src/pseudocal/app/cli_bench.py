@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import time
@@ -26,8 +25,9 @@ from pseudocal.app.options import (
     option,
     output_option,
     performance_option,
+    without_none,
 )
-from pseudocal.app.progress import Stages, announce_building
+from pseudocal.app.progress import Stages, announce_building, print_result
 from pseudocal.arrays import InputError, cores
 from pseudocal.calibrators.wording import count
 from pseudocal.extras import require
@@ -108,12 +108,12 @@ def train(
     adapt = require("pseudocal.lab.adapt", "adapt")
     check_writable(out)
     check_device(device)
-    changes = _without_none({"batch": batch, "lr": lr})
+    changes = without_none({"batch": batch, "lr": lr})
     from pseudocal.lab.settings import preset_for
 
     preset = preset or preset_for(method, dataset)
     chosen = replace(adapt.training.find_preset(method, preset), **changes)
-    place = _without_none({"root": root, "lists": lists, "prefix": parse_prefix(prefix)})
+    place = without_none({"root": root, "lists": lists, "prefix": parse_prefix(prefix)})
     with announce_building(quiet=quiet):
         source_domain, target_domain = _domains(dataset, source, target, partial=partial, **place)
     if backbone is None:
@@ -145,10 +145,7 @@ def train(
     if trained.curve:
         last = trained.curve[-1]
         result |= {"target_accuracy": 1 - last.error, "target_nll": last.nll}
-    if as_json:
-        typer.echo(json.dumps(result))
-    elif not quiet:
-        typer.echo("\n".join(training_lines(result)))
+    print_result(result, training_lines(result), quiet=quiet, as_json=as_json)
 
 
 def _domains(
@@ -176,10 +173,6 @@ def training_lines(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _without_none(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if value is not None}
-
-
 def parse_prefix(text: str | None) -> tuple[str, str] | None:
     """Parse how paths begin in a list, and how they begin here.
 
@@ -201,9 +194,9 @@ def check_device(name: str) -> None:
         device = torch.device(name)
     except RuntimeError as error:
         raise InputError(f"expected a device like cpu, cuda or cuda:1, got {name!r}") from error
-    count = torch.cuda.device_count() if device.type == "cuda" else 1
-    if (device.index or 0) >= count:
-        raise InputError(f"expected a GPU that torch can use, got {name} with {count} of them")
+    gpus = torch.cuda.device_count() if device.type == "cuda" else 1
+    if (device.index or 0) >= gpus:
+        raise InputError(f"expected a GPU that torch can use, got {name} with {gpus} of them")
 
 
 # ------------------------------------------------------------------------------ bench
@@ -303,11 +296,11 @@ def run(
         "precision": precision,
     }
     plugins = _load_plugins(plugin)
-    changes = {"seeds": seeds, "repeats": repeats, "quick": quick} | _without_none(changes)
+    changes = {"seeds": seeds, "repeats": repeats, "quick": quick} | without_none(changes)
     chosen, place = _suite(suite, **changes)
     check_writable(out)
     local = {"root": root, "lists": lists, "prefix": parse_prefix(prefix), "device": device}
-    place |= _without_none(local)
+    place |= without_none(local)
     store = package.Store(out, threads=threads, plugins=plugins, **place)
     if dry_run:
         from pseudocal.lab.bench import dry_run as outlook
@@ -331,8 +324,7 @@ def run(
     for each in failed:
         typer.echo(each.line, err=True)
     if failed:
-        count = sum(len(each.tasks) for each in failed)
-        words = "1 calibration" if count == 1 else f"{count} calibrations"
+        words = count(sum(len(each.tasks) for each in failed), "calibration")
         typer.echo(f"{words} failed: tables show a dash and the reason", err=True)
     if failures:
         raise typer.Exit(INPUT)
@@ -357,7 +349,6 @@ def table(
     plugin: PLUGIN = None,
 ) -> None:
     """Print the tables of the last run of SUITE."""
-    _package()
     _load_plugins(plugin)
     from pseudocal.lab.bench.records import missing_scores, read_records
 
@@ -435,7 +426,6 @@ def export(
     plugin: PLUGIN = None,
 ) -> None:
     """Write the outputs of all tasks of SUITE as one folder, for `bench compare`."""
-    _package()
     _load_plugins(plugin)
     from pseudocal.lab.bench.bank import export_bank
 
@@ -475,7 +465,6 @@ def compare(
     workers: Annotated[int, performance_option("processes; 0: one per core", min=0)] = 0,
 ) -> None:
     """Compare calibrators on the outputs of many models: no images, no network."""
-    _package()
     plugins = _load_plugins(plugin)
     from pseudocal.lab.bench.bank import compare_banks, is_bank
     from pseudocal.lab.bench.calibrators import find_compared
@@ -537,6 +526,7 @@ def list_suites() -> None:
 
 
 def _load_plugins(names: list[str] | None) -> tuple[str, ...]:
+    _package()
     from pseudocal.lab.plugins import load_plugins
 
     return load_plugins(names or ())

@@ -1,9 +1,8 @@
-"""The command `watch`, and what `label` and `refine` do with a monitor."""
+"""The command `watch`, and what `refine` prints of a monitor."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,10 +10,10 @@ import typer
 
 from pseudocal.app.errors import ALARM_CODES
 from pseudocal.app.monitor_folder import HISTORY, MONITOR_PAGE
-from pseudocal.app.monitor_labels import LabelledResult, label_monitor, refine_monitor_steps
+from pseudocal.app.monitor_labels import LabelledResult
 from pseudocal.app.monitor_page import alarm_lines, batch_lines, headline, labels_lines
 from pseudocal.app.options import AsJson, Device, Quiet, data_option, model_option, output_option
-from pseudocal.app.progress import show_progress
+from pseudocal.app.progress import print_result, show_progress
 from pseudocal.app.records import to_plain
 from pseudocal.app.run import PAGE
 from pseudocal.app.watching import WatchResult, watch_steps
@@ -78,10 +77,7 @@ def watch(
         device=device,
     )
     result = show_progress(steps, quiet=quiet)
-    if as_json:
-        typer.echo(json.dumps(summary(result)))
-    elif not quiet:
-        typer.echo("\n".join(result_lines(result)))
+    print_result(summary(result), result_lines(result), quiet=quiet, as_json=as_json)
     if exit_code:
         raise typer.Exit(exit_code_of(result))
 
@@ -95,9 +91,8 @@ def exit_code_of(result: WatchResult) -> int:
 
 def summary(result: WatchResult) -> dict[str, Any]:
     """The result for programs."""
-    change = None
-    if result.state.change is not None:
-        change = to_plain(result.state.change)
+    change = to_plain(result.state.change)
+    if change is not None:
         del change["typical"]
     return {
         "alarm": result.alarm,
@@ -140,34 +135,10 @@ def result_lines(result: WatchResult) -> Iterator[str]:
     yield f"page: {result.folder / MONITOR_PAGE}, history: {result.folder / HISTORY}"
 
 
-def label_in_monitor(folder: Path, n: int, classes: Sequence[str], trust_paths: bool) -> None:
-    """Write the labelling page of a monitor, and say what to do with it."""
-    page = label_monitor(folder, n, classes=classes, trust_paths=trust_paths)
-    typer.echo(f"{page}: {n:,} to label. Open it in a browser, label, and save labels.csv")
-    typer.echo(f"Next: pseudocal refine {folder} labels.csv")
-
-
-def refine_in_monitor(
-    folder: Path,
-    labels: Path,
-    *,
-    trust: bool,
-    trust_paths: bool,
-    device: str,
-    quiet: bool,
-    as_json: bool,
-) -> LabelledResult:
-    """Measure and recalibrate by labels, and print what came out."""
-    steps = refine_monitor_steps(
-        folder, labels, trust=trust, trust_paths=trust_paths, device=device
-    )
-    done = show_progress(steps, quiet=quiet)
-    if as_json:
-        typer.echo(json.dumps(to_plain(done.event)))
-    elif not quiet:
-        typer.echo("\n".join(labels_lines(done.event)))
-        for name in done.result.report.model.files:
-            typer.echo(f"calibrated model: {done.result.out / name}")
-        typer.echo(f"report: {done.result.out / PAGE}")
-        typer.echo(f"page: {folder / MONITOR_PAGE}")
-    return done
+def labelled_lines(folder: Path, done: LabelledResult) -> Iterator[str]:
+    """What labels have changed in the monitor in `folder`, for people."""
+    yield from labels_lines(done.event)
+    for name in done.result.report.model.files:
+        yield f"calibrated model: {done.result.out / name}"
+    yield f"report: {done.result.out / PAGE}"
+    yield f"page: {folder / MONITOR_PAGE}"

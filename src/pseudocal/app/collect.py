@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ from pseudocal.app.label_files import check_label_file
 from pseudocal.app.models.encoders import COLUMNS
 from pseudocal.app.models.files import check_class_names, logits_reader, open_model
 from pseudocal.app.models.model import SECOND_ONLY, OpenModel
-from pseudocal.app.pixels import SHOWN_MAPS, PixelSample, frame_of, pixels_each, small_maps
+from pseudocal.app.pixels import SHOWN_MAPS, PixelSample, sample_image, small_maps
 from pseudocal.app.report.page import warm_up
 from pseudocal.app.run import (
     CLASSES,
@@ -109,8 +109,7 @@ class Plan:
     """A run with its models and its inputs open, ready to be collected."""
 
     job: Job
-    model: OpenModel
-    second_models: tuple[OpenModel, ...]
+    models: Models
     data: Data  # the inputs, or a few of them if only workers read them all
     # the numbers of the inputs that are used, in the order of the calibration
     order: NDArray[np.intp]
@@ -119,6 +118,11 @@ class Plan:
     # the images for all models, if a second model wants them prepared differently
     views: ImageViews | None = None
     checked: str = ""  # whether other preprocessing was tried, in words
+
+    @property
+    def model(self) -> OpenModel:
+        """The model to calibrate."""
+        return self.models[0]
 
     @property
     def inputs(self) -> InputSet:
@@ -139,7 +143,7 @@ class Plan:
     def notes(self) -> Iterator[Note]:
         """What was found or assumed when the models and the data were opened."""
         yield from map(Note, self.model.notes)
-        for second in self.second_models:
+        for second in self.models[1:]:
             yield from (Note(f"second opinion: {note}") for note in second.notes)
         yield Note(self.data.preparation)
         if self.data.assumed:
@@ -219,9 +223,7 @@ def plan(job: Job, models: Models) -> Plan:
     checked = ""
     if job.preprocess_check and _chosen_here(job, model):
         checked = _check_images(job, models, inputs, order)
-    return Plan(
-        job, model, tuple(seconds), data, order, size, masks=masks, views=views, checked=checked
-    )
+    return Plan(job, models, data, order, size, masks, views, checked)
 
 
 def _chosen_here(job: Job, model: OpenModel) -> bool:
@@ -239,15 +241,9 @@ def _check_images(job: Job, models: Models, inputs: InputSet, order: NDArray[np.
         return ""
     model, *others = models
     second = None
-    asked = [each for each in others if not each.encodes]
-    if asked:
-        given = dict(job.second_preprocessing)
-        expects = asked[0].expects
-
-        def of_second(first: Preprocessing) -> Preprocessing:
-            return preprocessing_of_second(first, expects.shape, expects.preprocessing, given)
-
-        second = (as_logits_of(job, asked[0]), of_second)
+    asked = next((each for each in others if not each.encodes), None)
+    if asked is not None:
+        second = (as_logits_of(job, asked), partial(_prepared_for, job, asked))
     passes = len(order) * (1 + job.method.epochs_for(len(order)))
     tried = check_preprocessing(as_logits_of(job, model), inputs, order.tolist(), passes, second)
     if not tried:
@@ -255,11 +251,21 @@ def _check_images(job: Job, models: Models, inputs: InputSet, order: NDArray[np.
     return f"preprocessing check: no clearly better one found on {tried} images"
 
 
-def open_models(job: Job, *, device: str | None = None) -> Models:
-    """Open the model, and any second models, which get its class names."""
+def _prepared_for(job: Job, second: OpenModel, first: Preprocessing) -> Preprocessing:
+    """How images are prepared for a second model, where it differs from the first."""
+    expects = second.expects
+    given = dict(job.second_preprocessing)
+    return preprocessing_of_second(first, expects.shape, expects.preprocessing, given)
+
+
+def open_models(job: Job) -> Models:
+    """Open the model, and any second models, which get its class names.
+
+    With a cluster they are only tried here, which needs no GPU.
+    """
     if job.model.startswith(SECOND_ONLY):
         raise InputError(f"{job.model} can only be a second opinion, not the model to calibrate")
-    settings = reading_options(job) | {"device": device or job.device}
+    settings = reading_options(job) | {"device": job.device if job.ray is None else "cpu"}
     model = open_model(job.model, **settings)
     settings["classes"] = job.classes or model.classes
     return (model, *(open_model(name, **settings) for name in models_in(job.second_opinion)))
@@ -439,11 +445,7 @@ def views_of(job: Job, models: Models, inputs: InputSet) -> ImageViews | None:
     if not isinstance(inputs, ImageSet | RemoteImageSet):
         return None
     own = inputs.preprocessing
-    given = dict(job.second_preprocessing)
-    others = tuple(
-        preprocessing_of_second(own, second.expects.shape, second.expects.preprocessing, given)
-        for second in models[1:]
-    )
+    others = tuple(_prepared_for(job, second, own) for second in models[1:])
     return None if all(other == own for other in others) else ImageViews(inputs, others)
 
 
@@ -453,12 +455,9 @@ def views_of(job: Job, models: Models, inputs: InputSet) -> ImageViews | None:
 def collect(plan: Plan, folder: Path) -> Progress:
     """Predict all inputs and their mixup samples, and write a run into `folder`."""
     started = time.monotonic()
-    yield from plan.notes
     job = plan.job
     unreadable = Skipped(len(plan.inputs), job.max_bad)
-    opened = (plan.model, *plan.second_models)
-    first, *seconds = method_models(plan, [as_logits_of(job, each) for each in opened])
-    predictors = [first, *(each for each in seconds if not isinstance(each, Surrogate))]
+    first, *seconds = method_models(plan, [as_logits_of(job, each) for each in plan.models])
     writer = LogitWriter(folder, len(plan.inputs))
     evidence = job.method.empty_evidence()
     is_segmentation = False
@@ -486,19 +485,14 @@ def collect(plan: Plan, folder: Path) -> Progress:
                 background.submit(warm_up)  # while the model predicts
             evidence.add(step)
             if step.epoch == 0:  # later epochs mix the same inputs again
-                if is_segmentation:
-                    writer.mark_predicted(step.rows)
-                else:
-                    writer.write(step.rows, *logits_of_step(step))
+                writer.write(step.rows, *logits_of_step(step))
                 yield Tick("calibrating", len(step.rows), len(plan.order))
             if evidence.converged(job.method.tolerance):
                 break
         if job.predict == "all":
+            predictors = [] if is_segmentation else with_logits([first, *seconds])
             for batch in batches:  # those left after an early stop
-                if is_segmentation:
-                    writer.mark_predicted(batch.rows)
-                else:
-                    writer.write(batch.rows, *(each(batch.inputs) for each in predictors))
+                writer.write(batch.rows, *(each(batch.inputs) for each in predictors))
                 yield Tick("predicting", len(batch.rows), len(plan.order))
     rows = writer.finish()
     if is_segmentation:
@@ -526,7 +520,7 @@ def method_models(plan: Plan, predictors: list[Any]) -> list[Any]:
     if plan.views is not None:
         predictors = plan.views.split(*predictors)
     found = list[Any]()
-    for model, predict in zip((plan.model, *plan.second_models), predictors, strict=True):
+    for model, predict in zip(plan.models, predictors, strict=True):
         if model.encodes:
             found.append(Surrogate(None if model.kind == COLUMNS else predict))
         elif isinstance(predict, Deferred):
@@ -534,6 +528,11 @@ def method_models(plan: Plan, predictors: list[Any]) -> list[Any]:
         else:
             found.append(Checked(predict, doubt=False))
     return found
+
+
+def with_logits(models: list[Any]) -> list[Any]:
+    """The models whose logits a run keeps: a surrogate has none."""
+    return [each for each in models if not isinstance(each, Surrogate)]
 
 
 def logits_of_step(step: Step) -> Sequence[Logits]:
@@ -549,57 +548,26 @@ def _batches(
     return read_batches(plan.read_by_models, unread, workers=workers, unreadable=unreadable)
 
 
-class PixelSampler:
-    """Keeps some pixels of each image: all logits are too large to store.
-
-    Args:
-        inputs: the images.
-        total: the number of images in the whole run.
-        masks: the true class of every pixel, for evaluation only.
-
-    """
-
-    def __init__(self, inputs: InputSet, total: int, masks: Masks | None = None) -> None:
-        self.rows = list[int]()  # the numbers of the images
-        self.samples = list[PixelSample]()
-        self.shown = list[tuple[Maps, NDArray[Any] | None]]()
-        self._inputs = inputs
-        self._total = total
-        self._masks = masks
-
-    def add(self, batch: Batch, maps: Maps) -> None:
-        """Keep pixels of a batch of images, whose logits are `maps`."""
-        for i, image in zip(batch.rows.tolist(), maps, strict=True):
-            mask = None if self._masks is None else self._masks[i]
-            sample = PixelSample.of(
-                np.asarray(image),
-                i,
-                most=pixels_each(self._total, len(image)),
-                frame=frame_of(self._inputs, i),
-                mask=mask,
-            )
-            self.rows.append(i)
-            self.samples.append(sample)
-            if len(self.shown) < SHOWN_MAPS:
-                self.shown.append(small_maps(image, mask))
-
-
 def _sample_pixels(
     plan: Plan, rows: NDArray[np.intp], predict: Predictor, folder: Path, unreadable: Skipped
 ) -> Generator[Tick, None, None]:
-    """Predict the images again, and write some pixels of each."""
-    sampler = PixelSampler(plan.inputs, len(plan.order), plan.masks)
+    """Predict the images again, and write some pixels of each: all logits are too large to store."""
+    samples = list[PixelSample]()
+    shown = list[tuple[Maps, NDArray[Any] | None]]()
     with closing(_batches(plan, rows, unreadable)) as batches:
         for batch in batches:
-            sampler.add(batch, predict(batch.inputs))
+            for i, image in zip(batch.rows.tolist(), predict(batch.inputs), strict=True):
+                mask = None if plan.masks is None else plan.masks[i]
+                samples.append(sample_image(plan.inputs, i, image, len(plan.order), mask))
+                if len(shown) < SHOWN_MAPS:
+                    shown.append(small_maps(image, mask))
             yield Tick("predicting", len(batch.rows), len(rows))
-    sample = PixelSample.concatenate(sampler.samples)
+    sample = PixelSample.concatenate(samples)
     if plan.masks is not None and (sample.ground_truth == IGNORED).all():
         raise InputError(
-            f"all pixels of {len(sampler.rows)} masks are ignored ({IGNORED})",
-            setting="ground_truth",
+            f"all pixels of {len(samples)} masks are ignored ({IGNORED})", setting="ground_truth"
         )
-    save_pixels(folder, sample, sampler.shown)
+    save_pixels(folder, sample, shown)
 
 
 # ------------------------------------------------------------------------------ the record
@@ -678,13 +646,13 @@ def finish_run(
         architecture=job.architecture,
         timing=Timing(time.monotonic() - started, datetime.now(UTC).isoformat(timespec="seconds")),
         table=job.table,
-        second_models=sum(not each.encodes for each in plan.second_models),
+        second_models=sum(not each.encodes for each in plan.models[1:]),
         probe=tuple(np.searchsorted(rows, probe_rows).tolist()),
         not_mixed=plan.data.not_mixed,
         second_files=opinion_files(models_in(job.second_opinion)),
         method=job.method,
         settings={"batch_size": plan.batch_size, **(settings or {}), **recorded_settings(job)},
-        versions=runtime_versions([each.kind for each in (plan.model, *plan.second_models)]),
+        versions=runtime_versions([each.kind for each in plan.models]),
     )
     _write_job(plan, folder)
     return save_run(folder, record, evidence, probe_inputs)
@@ -709,15 +677,9 @@ def _about_model(job: Job, model: OpenModel) -> AboutModel:
 
 def _write_job(plan: Plan, folder: Path) -> None:
     """Write `job.toml`: the job with all that was found out."""
-    job = plan.job
-    preprocessing: Any = job.preprocessing
+    resolved = replace(plan.job, batch_size=plan.batch_size, assumed=plan.data.assumed)
     used = getattr(plan.inputs, "preprocessing", None)
     if used is not None:
-        preprocessing = {name: v for name, v in asdict(used).items() if v is not None}
-    resolved = replace(
-        job,
-        batch_size=plan.batch_size,
-        preprocessing=preprocessing,
-        assumed=plan.data.assumed,
-    )
+        found: Any = {name: value for name, value in asdict(used).items() if value is not None}
+        resolved = replace(resolved, preprocessing=found)
     write_job(resolved, folder / JOB, classes=CLASSES)

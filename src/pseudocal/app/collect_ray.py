@@ -27,7 +27,6 @@ from pseudocal.app.collect import (
     PROBED,
     Data,
     Models,
-    PixelSampler,
     Plan,
     Progress,
     as_logits_of,
@@ -39,12 +38,13 @@ from pseudocal.app.collect import (
     plan,
     reading_options,
     recorded_settings,
+    with_logits,
 )
 from pseudocal.app.inputs.blocks import InputBlock, Shard, files_of_rows, shards
 from pseudocal.app.inputs.sets import ArraySet
 from pseudocal.app.job import Job, Tick
 from pseudocal.app.models.files import model_file
-from pseudocal.app.pixels import SHOWN_MAPS, PixelSample, small_maps
+from pseudocal.app.pixels import SHOWN_MAPS, PixelSample, sample_image, small_maps
 from pseudocal.app.records import convert
 from pseudocal.app.run import PARTS, PARTS_RECORD, LogitWriter, Run, save_pixels
 from pseudocal.arrays import InputError, Labelled, Logits, Maps, check_rows, cores
@@ -60,7 +60,7 @@ from pseudocal.calibrators.executors import (
     unreadable_in,
 )
 from pseudocal.calibrators.pseudocal import PseudoCal
-from pseudocal.calibrators.surrogate import Surrogate, ready
+from pseudocal.calibrators.surrogate import ready
 from pseudocal.distributed import RayExecutor
 from pseudocal.extras import MissingExtraError
 from pseudocal.files import (
@@ -168,7 +168,7 @@ class CollectWork:
     """What every worker does: collect its blocks, and write each to a file."""
 
     method: PseudoCal  # the settings of the calibration
-    models: Sequence[Any]  # the model to calibrate, and any second models
+    models: list[Any]  # the model to calibrate, and any second models
     source: Any  # what the blocks read from
     batch_size: int  # inputs per forward pass
     out: Path  # the folder of the files, which every worker can write to
@@ -202,9 +202,8 @@ class CollectWork:
                 if step.epoch == 0:  # later epochs mix the same inputs again
                     found.append((step.rows, logits_of_step(step)))
         else:
-            models = [predict, *(each for each in seconds if not isinstance(each, Surrogate))]
             for batch in _batches_of(contents, self.batch_size):
-                outputs = [each(batch.inputs) for each in models]
+                outputs = [each(batch.inputs) for each in with_logits([predict, *seconds])]
                 found.append((batch.rows, outputs if outputs[0].ndim == 2 else []))
         part = self._columns(predict, contents, found)
         if self.mixed:
@@ -226,11 +225,14 @@ class CollectWork:
             return {"rows": np.concatenate(rows), "logits": first, **named}
         if self.total is None:
             raise InputError("a segmentation model needs images, not files of rows")
-        sampler = PixelSampler(self.source, self.total)
-        for batch in _batches_of(contents, self.batch_size):
-            sampler.add(batch, predict(batch.inputs))
-        sample = PixelSample.concatenate(sampler.samples)
-        return {"rows": np.array(sampler.rows), **sample.arrays()}
+        batches = list(_batches_of(contents, self.batch_size))
+        samples = [
+            sample_image(self.source, i, image, self.total)
+            for batch in batches
+            for i, image in zip(batch.rows.tolist(), predict(batch.inputs), strict=True)
+        ]
+        numbers = np.concatenate([batch.rows for batch in batches])
+        return {"rows": numbers, **PixelSample.concatenate(samples).arrays()}
 
 
 def _batches_of(contents: Contents, batch_size: int) -> Iterator[Batch]:
@@ -279,10 +281,11 @@ class Parts:
         sweep(self.out)
         content = {"format": "pseudocal-parts", "format_version": 1, "run": self._blocks.key}
         save_json(record, content)
-        classes = self._blocks.first_logits().shape[1] if self.there else 0
-        for number in self.there:
+        there = self.there
+        first = self._blocks.first_logits() if there else np.empty((0, 0))
+        for number in there:
             try:
-                self._check(number, classes)
+                self._check(number, first)
             except Exception:  # a damaged archive may raise anything
                 self.path(number).unlink()
 
@@ -297,8 +300,9 @@ class Parts:
         if found and record not in found:
             raise OutputError(f"{self.out} is not a folder of pseudocal: move it away")
 
-    def _check(self, number: int, classes: int) -> None:
-        """Refuse a part that no worker could have written."""
+    def _check(self, number: int, first: Logits | Maps) -> None:
+        """Refuse a part that no worker could have written, if the model says `first` of an input."""
+        classes = first.shape[1]
         self._unreadable(number)
         columns = self.columns(number)
         packed = self._packed(number)
@@ -310,7 +314,7 @@ class Parts:
         whole = rows.dtype.kind == "i" and rows.ndim == 1 and rows.size > 0
         if not whole or len(np.unique(rows)) < len(rows) or not np.isin(rows, expected).all():
             raise InputError("the rows of a part are not those of its block")
-        of_pixels = "at" in columns
+        of_pixels = first.ndim == 4
         logits = {name: column for name, column in columns.items() if name != "rows"}
         if of_pixels:
             sample = PixelSample(**logits)
@@ -318,8 +322,8 @@ class Parts:
             logits = {"logits": sample.logits}
             rows = sample.at
         else:
-            seconds = sum(not isinstance(each, Surrogate) for each in self._work.models[1:])
-            if set(logits) != {"logits", *(SECOND.format(i) for i in range(seconds))}:
+            kept = len(with_logits(self._work.models))
+            if set(logits) != {"logits", *(SECOND.format(i) for i in range(kept - 1))}:
                 raise InputError(f"a part has the arrays {', '.join(columns)}")
         for each in logits.values():
             if each.dtype.kind != "f" or each.shape != (len(rows), classes):
@@ -361,36 +365,27 @@ class Parts:
                     self.unreadable.update(self._unreadable(number))
                 yield number
 
-    @contextmanager
-    def _open(self, number: int) -> Iterator[Any]:
+    def _arrays(self, number: int, wanted: Callable[[str], bool]) -> dict[str, NDArray[Any]]:
+        """The arrays of a block's file that have the wanted names."""
         with self.path(number).open("rb") as file, np.load(file, allow_pickle=False) as part:
-            yield part
+            return {name: part[name] for name in part.files if wanted(name)}
 
     def _unreadable(self, number: int) -> dict[str, str]:
-        with self._open(number) as part:
-            text = str(part[UNREADABLE])
-        found: dict[str, str] = convert(
-            json.loads(text), dict[str, str], "the unreadable inputs of a part"
-        )
-        return found
+        found = self._arrays(number, lambda name: name == UNREADABLE)
+        known = json.loads(str(found[UNREADABLE]))
+        return convert(known, dict[str, str], "the unreadable inputs of a part")
 
     def _is_there(self, number: int, work: CollectWork) -> bool:
         """Whether a block has a file, with evidence if that is needed."""
-        if not self.path(number).exists():
-            return False
-        with self._open(number) as part:
-            return not work.mixed or any(name.startswith(PACKED) for name in part.files)
+        return self.path(number).exists() and (not work.mixed or bool(self._packed(number)))
 
     def _packed(self, number: int) -> Packed:
-        with self._open(number) as part:
-            names = [name for name in part.files if name.startswith(PACKED)]
-            return {name.removeprefix(PACKED): part[name] for name in names}
+        found = self._arrays(number, lambda name: name.startswith(PACKED))
+        return {name.removeprefix(PACKED): array for name, array in found.items()}
 
     def columns(self, number: int) -> dict[str, NDArray[Any]]:
         """The predictions of a block."""
-        with self._open(number) as part:
-            names = [name for name in part.files if not name.startswith(PACKED)]
-            return {name: part[name] for name in names if name != UNREADABLE}
+        return self._arrays(number, lambda name: not name.startswith(PACKED) and name != UNREADABLE)
 
     @property
     def there(self) -> list[int]:
@@ -410,11 +405,12 @@ def _sent(plan: Plan) -> list[Any]:
 def _join(parts: Parts, blocks: BlockPlan, folder: Path, started: float) -> Run:
     """Write the logits of all blocks into one run."""
     plan = blocks.plan
-    counts = {number: len(parts.columns(number)["rows"]) for number in parts.there}
-    starts = dict.fromkeys(counts, 0)
+    there = parts.there
+    starts = dict.fromkeys(there, 0)
     total = len(plan.inputs)
     names = None
     if blocks.of_files:
+        counts = {number: len(parts.columns(number)["rows"]) for number in there}
         order = sorted(counts, key=lambda number: blocks.blocks[number].name)
         starts = dict(zip(order, np.cumsum([0, *(counts[i] for i in order)]), strict=False))
         total = sum(counts.values())
@@ -422,13 +418,13 @@ def _join(parts: Parts, blocks: BlockPlan, folder: Path, started: float) -> Run:
     writer = LogitWriter(folder, total)
     samples = []
     sampled = []
-    for number in counts:
+    for number in there:
         columns = parts.columns(number)
         rows = columns.pop("rows") + starts[number]
         if "at" in columns:
             samples.append(PixelSample(**columns))
             sampled.append(rows)
-            writer.mark_predicted(rows)
+            writer.write(rows)
         elif len(rows):
             others = (columns[SECOND.format(i)] for i in range(len(columns) - 1))
             writer.write(rows, columns["logits"], *others)
@@ -488,7 +484,7 @@ def _plan_shards(job: Job, models: Models, files: list[str]) -> BlockPlan:
         )
     if job.labels is not None:
         raise InputError("files of rows cannot be labelled", setting="labels")
-    model, *seconds = models
+    model = models[0]
     absolute = [file if "://" in file else str(Path(file).resolve()) for file in files]
     columns = job.features or model.expects.columns
     dtype = model.expects.dtype or "float32"
@@ -499,7 +495,7 @@ def _plan_shards(job: Job, models: Models, files: list[str]) -> BlockPlan:
     data = Data(inputs, f"{len(found):,} files of rows, unchanged")
     rows = np.arange(len(few))
     size = batch_size_for(job, model, inputs)
-    made = Plan(job, model, tuple(seconds), data, rows, size)
+    made = Plan(job, models, data, rows, size)
     shuffled = [found[i] for i in block_order(job.method.seed, len(found))]
     return BlockPlan(made, shuffled, None, rows)
 

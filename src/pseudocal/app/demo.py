@@ -219,11 +219,6 @@ class Line:
         return f"  {self.name:24}{t:6.2f}{self.ece:8.1%}   {change:40}{verdict}".rstrip()
 
 
-def demo_lines(demo: Demo) -> list[str]:
-    """Run the demo and return the lines to print."""
-    return lines_of(demo, run_demo(demo))
-
-
 def lines_of(demo: Demo, shown: Sequence[Shown]) -> list[str]:
     """Draw the diagrams, and return the table, what to learn from it, and where the files are."""
     adapted = shown[-1]

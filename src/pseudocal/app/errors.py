@@ -57,7 +57,6 @@ def explain(error: BaseException) -> tuple[int, str]:
     """
     message = with_flag(error) if isinstance(error, InputError) else str(error)
     text = " ".join(message.split()) or type(error).__name__
-    notes = [note for note in getattr(error, "__notes__", ()) if note.startswith(WHILE_PREDICTING)]
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED, "interrupted"
     if isinstance(error, WrongPreprocessingError):
@@ -68,6 +67,7 @@ def explain(error: BaseException) -> tuple[int, str]:
         return MISSING, text
     if isinstance(error, OutputError) or getattr(error, "errno", None) in DISK_ERRORS:
         return OUTPUT, text
+    notes = [note for note in getattr(error, "__notes__", ()) if note.startswith(WHILE_PREDICTING)]
     if notes:
         where = notes[0].partition(": ")[2]
         failed = f"expected a model that runs, got {type(error).__name__} {where}: {text[:300]}"

@@ -30,7 +30,6 @@ DEFAULT_METHOD = PseudoCal()
 NULL = "none"  # TOML has no null
 CONSENT = ("job_file", "trust")  # never written to a file
 PATHS = ("data", "ground_truth", "labels", "model", "out", "second_opinion")
-TABLES = ("method", "preprocessing", "second_preprocessing")
 RANGES: dict[str, tuple[float, float]] = {
     "batch_size": (2, 2**31),
     "max_bad": (0, 1),
@@ -56,6 +55,14 @@ class ImageSettings(TypedDict, total=False):
     normalisation: str
     interpolation: str
     crop_pct: float
+
+
+# tables of a job file
+TABLES: dict[str, type] = {
+    "method": PseudoCal,
+    "preprocessing": ImageSettings,
+    "second_preprocessing": ImageSettings,
+}
 
 
 @dataclass(frozen=True)
@@ -164,12 +171,9 @@ def read_job(
         raise InputError(f"{path} is not a job in TOML: {one_line(error)}") from error
     if isinstance(content.get("classes"), str):  # a file beside this one
         content["classes"] = _read_classes(path.parent, content["classes"])
-    if out is not None:
-        content["out"] = str(out)
-    if model is not None:
-        content["model"] = model
+    others = {"model": model, "data": data, "out": out}
+    content |= {name: str(other) for name, other in others.items() if other is not None}
     if data is not None:
-        content["data"] = data
         content.pop("ground_truth", None)
         content.pop("labels", None)
     try:
@@ -204,11 +208,9 @@ def job_of(content: dict[str, Any]) -> Job:
     for name in ("model", "data", "out"):
         if name not in content:
             raise InputError(f"{name} is missing")
-    known: dict[str, Any] = {"method": get_type_hints(PseudoCal)}
-    known |= dict.fromkeys(TABLES[1:], get_type_hints(ImageSettings))
-    for name in TABLES:
+    for name, kind in TABLES.items():
         table = convert(content.get(name, {}), dict[str, Any], name)
-        _refuse_unknown(table, known[name], name)
+        _refuse_unknown(table, get_type_hints(kind), name)
         content[name] = {key: None if value == NULL else value for key, value in table.items()}
     return convert(content, Job, "settings")
 
@@ -259,9 +261,8 @@ def job_content(job: Job) -> dict[str, Any]:
         if each.name in (*CONSENT, *TABLES) or value == getattr(default, each.name):
             continue
         content[each.name] = _absolute(value) if each.name in PATHS else _plain(value)
-    content["method"] = {name: _plain(value) for name, value in asdict(job.method).items()}
-    for name in TABLES[1:]:
-        table = getattr(job, name)
+    for name in TABLES:
+        table = asdict(job.method) if name == "method" else getattr(job, name)
         if table:
             content[name] = {key: _plain(value) for key, value in table.items()}
     return content

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Generator
-from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -25,14 +24,13 @@ from pseudocal.app.job import Job, Note, Tick, absolute, job_of, read_job
 from pseudocal.app.monitor_folder import STATE, State
 from pseudocal.app.outputs import collect_outputs, read_outputs
 from pseudocal.app.periods import format_time, parse_every, period_starts, times_in
-from pseudocal.app.run import JOB, Run, is_signature_of, is_signed
+from pseudocal.app.run import JOB, Run, is_signature_of, is_signed, not_yours
 from pseudocal.arrays import InputError
 from pseudocal.files import is_inside, own_file
 from pseudocal.monitor import Signals
 from pseudocal.predictors import models_in
 
 MAX_BAD = 0.1  # fraction of a small batch that may be unreadable
-PIECE = 2**20  # bytes that are hashed at a time
 
 
 # ------------------------------------------------------------------------------ models
@@ -46,20 +44,14 @@ def job_of_run(run: Run, trust_paths: bool) -> Job:
     path = own_file(run.folder, JOB)
     job = read_job(path, out=run.folder, trust=True)  # consent is asked for when models are opened
     job = replace(job, second_opinion=opinion_names(job.second_opinion, job.data))
-    files = [absolute(job.model), *opinion_files(models_in(job.second_opinion))]
     known = (run.record.model.name, *run.record.second_files)
     strange = [
         file
-        for file in files
+        for file in model_files(job)
         if not is_inside(file, run.folder) and not (is_signed(run.record) and file in known)
     ]
     if strange and not trust_paths:
-        raise InputError(
-            f"{path} refers to {strange[0]}, and you did not write it on this machine: check the "
-            "file before you allow it",
-            setting="trust_paths",
-            value="True",
-        )
+        raise not_yours(path, strange[0])
     return replace(
         job,
         trust=False,
@@ -84,10 +76,14 @@ def stored_job(content: dict[str, Any]) -> Job:
     return job_of({**content, "data": ""})
 
 
+def model_files(job: Job) -> list[str]:
+    """The models of a job; of surrogates and the like, their files."""
+    return [absolute(job.model), *opinion_files(models_in(job.second_opinion))]
+
+
 def fingerprints_of(job: Job) -> dict[str, str]:
     """The SHA-256 of each model that is a file."""
-    names = [job.model, *opinion_files(models_in(job.second_opinion))]
-    return {absolute(name): _hash_of_file(Path(name)) for name in names if Path(name).is_file()}
+    return {name: _hash_of_file(Path(name)) for name in model_files(job) if Path(name).is_file()}
 
 
 def check_consent(folder: Path, state: State, trust_paths: bool) -> None:
@@ -96,12 +92,7 @@ def check_consent(folder: Path, state: State, trust_paths: bool) -> None:
         return
     names = model_names(stored_job(state.job))
     if not is_signature_of(names, state.signature):
-        raise InputError(
-            f"{folder} refers to {names[0]}, and you did not write it on this machine: check "
-            "the file before you allow it",
-            setting="trust_paths",
-            value="True",
-        )
+        raise not_yours(folder, names[0])
 
 
 # ------------------------------------------------------------------------------ batches
@@ -121,14 +112,7 @@ class ModelSource:
     """Inputs that the models of the baseline predict."""
 
     def __init__(
-        self,
-        data: str,
-        state: State,
-        folder: Path,
-        column: str | None,
-        *,
-        trust: bool,
-        device: str,
+        self, data: str, state: State, folder: Path, column: str | None, trust: bool, device: str
     ) -> None:
         self.data = data
         self._column = column  # of times, which is no feature
@@ -139,17 +123,15 @@ class ModelSource:
         for name in state.fingerprints:
             if not Path(name).is_file():
                 raise InputError(f"the model {name} is not there any more: move it back")
-        changed = [
-            name for name, known in state.fingerprints.items() if _hash_of_file(Path(name)) != known
-        ]
-        if changed:
-            raise InputError(
-                f"the model {changed[0]} has changed since the baseline: calibrate it again, and "
-                "restart the monitor",
-                setting="baseline",
-                value="OUT",
-            )
-        self._said: list[Note | Tick] = []
+        for name, known in state.fingerprints.items():
+            if _hash_of_file(Path(name)) != known:
+                raise InputError(
+                    f"the model {name} has changed since the baseline: calibrate it again, and "
+                    "restart the monitor",
+                    setting="baseline",
+                    value="OUT",
+                )
+        self._notes_said = False
 
     @cached_property
     def _plan(self) -> Plan:
@@ -193,23 +175,10 @@ class ModelSource:
         if part.rows is not None:
             opened = replace(opened, order=opened.order[np.isin(opened.order, part.rows)])
         opened = replace(opened, job=replace(opened.job, out=folder))
-        return (yield from self._saying_once(collect(opened, folder)))
-
-    def _saying_once(
-        self, steps: Generator[Note | Tick, None, Run]
-    ) -> Generator[Note | Tick, None, Run]:
-        """Leave out notes of earlier batches: all batches have the same models."""
-        with closing(steps):
-            while True:
-                try:
-                    step = next(steps)
-                except StopIteration as end:
-                    run: Run = end.value
-                    return run
-                if step not in self._said:
-                    yield step
-                if isinstance(step, Note):
-                    self._said.append(step)
+        if not self._notes_said:  # all batches have the same models
+            yield from dict.fromkeys(opened.notes)
+            self._notes_said = True
+        return (yield from collect(opened, folder))
 
     def names(self) -> list[str]:
         """The names of all inputs."""
@@ -273,14 +242,11 @@ def _identity_of_inputs(opened: Plan) -> str:
 
 def _hash_of_file(path: Path) -> str:
     """The SHA-256 of a file; of one that cannot be read, of its name."""
-    digest = hashlib.sha256()
     try:
         with path.open("rb") as file:
-            while piece := file.read(PIECE):
-                digest.update(piece)
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:  # the batch counts it as unreadable
-        digest.update(os.fsencode(path))
-    return digest.hexdigest()
+        return hashlib.sha256(os.fsencode(path)).hexdigest()
 
 
 def arrays_of(run: Run) -> list[NDArray[Any]]:

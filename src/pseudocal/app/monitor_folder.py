@@ -235,9 +235,7 @@ def thinned(events: Sequence[Event]) -> list[Event]:
     gone = set()
     while len(batches) > EARLY + LATE:
         times = [parse_time(batch.time).timestamp() for batch in batches]
-        candidates = [i for i in range(1, len(batches) - LATE) if not batches[i].raised]
-        if not candidates:
-            candidates = [0]
+        candidates = [i for i in range(1, len(batches) - LATE) if not batches[i].raised] or [0]
         closest = min(candidates, key=lambda i: abs(times[i + 1] - times[i - 1]))
         gone.add(batches.pop(closest).id)
     others = [event for event in events if isinstance(event, BaselineEvent | LabelsEvent)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -116,27 +117,29 @@ def refine_monitor(
         device: where the model runs, to check what was exported.
 
     """
-    steps = refine_monitor_steps(
-        Path(monitor), Path(labels), trust=trust, trust_paths=trust_paths, device=device
-    )
-    return run_steps(steps)
+    return run_steps(refine_monitor_steps(**locals()))
 
 
 def refine_monitor_steps(
-    folder: Path, labels: Path, *, trust: bool, trust_paths: bool, device: str
+    monitor: str | Path,
+    labels: str | Path,
+    *,
+    trust: bool = False,
+    trust_paths: bool = False,
+    device: str = "cpu",
 ) -> Generator[Note | Tick, None, LabelledResult]:
     """Do what `refine_monitor` does, yielding notes."""
-    with holding(folder, views) as monitor:
-        state = monitor.state()
-        if state.labelling is None or not monitor.labelling.exists():
+    with holding(Path(monitor), views) as held:
+        state = held.state()
+        if state.labelling is None or not held.labelling.exists():
             raise InputError(
-                f"{folder} has no inputs to label yet: run pseudocal label {folder} -n 50"
+                f"{monitor} has no inputs to label yet: run pseudocal label {monitor} -n 50"
             )
-        run = Run.open(monitor.labelling, trust_paths=trust_paths)
-        given = read_labels(labels, run, "random")
+        run = Run.open(held.labelling, trust_paths=trust_paths)
+        given = read_labels(Path(labels), run, "random")
         _check_first(given, run, labels)
         result = yield from refine_steps(
-            monitor.labelling,
+            held.labelling,
             labels,
             sampling="random",
             in_use=state.temperature,
@@ -145,13 +148,12 @@ def refine_monitor_steps(
             device=device,
         )
         event = _labels_event(run, given, state, result.calibration)
-        if not monitor.has_seen(event.id):
-            state = _after_labels(state, event, run)
-            monitor.commit(state, event)
-        return LabelledResult(event, result, monitor.state())
+        if not held.has_seen(event.id):
+            held.commit(_after_labels(state, event, run), event)
+        return LabelledResult(event, result, held.state())
 
 
-def _check_first(given: LabelSample, run: Run, path: Path) -> None:
+def _check_first(given: LabelSample, run: Run, path: str | Path) -> None:
     """Refuse labels of other inputs than the first ones of the page: they are no random sample."""
     chosen = chosen_rows(run, len(given), "random")
     missing = np.setdiff1d(chosen, given.rows)
@@ -170,7 +172,8 @@ def _labels_event(
     known = given.labels != CANNOT_TELL
     predicted = run.logits.argmax(axis=1)[given.rows]
     right = int((predicted == given.labels)[known].sum())
-    interval = anytime_interval(right, int(known.sum()))
+    labels = int(known.sum())
+    interval = anytime_interval(right, labels)
     accuracy = Range.of(interval)
     confidence = float(confidences(run.logits, state.temperature).mean())
     target = state.baseline.accuracy
@@ -180,7 +183,7 @@ def _labels_event(
         first=state.labelling_times[0],
         last=state.labelling_times[-1],
         inputs=len(run.logits),
-        labels=int(known.sum()),
+        labels=labels,
         accuracy=accuracy,
         gap=accuracy.below(confidence),
         before=state.temperature,
@@ -258,13 +261,12 @@ def _drawn(runs: Sequence[tuple[Run, str]]) -> list[Rows]:
         chosen = np.random.default_rng(0).permutation(len(chosen))[:MOST_ROWS]
     probe = np.array(runs[0][0].record.probe, dtype=np.intp)
     chosen = np.union1d(chosen, probe)
+    starts = np.cumsum([0, *sizes])
     parts = []
-    start = 0
-    for (run, time), size in zip(runs, sizes, strict=True):
-        rows = chosen[(chosen >= start) & (chosen < start + size)] - start
+    for (run, time), (start, end) in zip(runs, pairwise(starts), strict=True):
+        rows = chosen[(chosen >= start) & (chosen < end)] - start
         if len(rows):
             parts.append(Rows(run, time, rows))
-        start += size
     return parts
 
 
@@ -310,10 +312,8 @@ def _joined_evidence(runs: Sequence[tuple[Run, str]]) -> Evidence | None:
     found: Evidence | None = None
     for run, _ in runs:
         evidence = run.evidence()
-        if evidence is None:
-            continue
         if found is None:
             found = evidence
-        else:
+        elif evidence is not None:
             found.merge(evidence.pack())
     return found

@@ -12,17 +12,6 @@ import typer
 from pseudocal.app.inputs.tables import read_text
 from pseudocal.arrays import InputError
 
-# the groups of options in the help
-DATA = "Data"
-MODEL = "Model"
-IMAGES = "Images"
-TABLES = "Tables and text"
-METHOD = "Method"
-SECOND = "Second opinion"
-OUTPUT = "Output"
-PERFORMANCE = "Performance"
-SAVED = "Saved outputs"
-
 EXIT_CODES = (
     "Exit codes: 0 done, 1 a bug, 2 usage, 3 model or data, 4 output, 5 a missing package, "
     "130 interrupted. --debug shows the traceback of an error."
@@ -30,30 +19,29 @@ EXIT_CODES = (
 RAY_ADDRESS = re.compile(r"auto|local|ray://\S+|[\w.-]+:\d+")
 
 
-def option(*names: str, group: str | None = None, **settings: Any) -> Any:
-    """An option in a group of the help. Its default is shown only if requested."""
-    show_default = settings.pop("show_default", False)
-    return typer.Option(*names, show_default=show_default, rich_help_panel=group, **settings)
+def option(*names: str, show_default: bool = False, **settings: Any) -> Any:
+    """An option whose default is shown in the help only if requested."""
+    return typer.Option(*names, show_default=show_default, **settings)
 
 
 def _options_of(group: str) -> Callable[..., Any]:
-    """Make the options of a group: the help comes first, then the flags."""
+    """Make the options of a group in the help: what they do comes first, then the flags."""
 
     def grouped(about: str, *names: str, **settings: Any) -> Any:
-        return option(*names, group=group, help=about, **settings)
+        return option(*names, rich_help_panel=group, help=about, **settings)
 
     return grouped
 
 
-data_option = _options_of(DATA)
-model_option = _options_of(MODEL)
-image_option = _options_of(IMAGES)
-table_option = _options_of(TABLES)
-method_option = _options_of(METHOD)
-second_option = _options_of(SECOND)
-output_option = _options_of(OUTPUT)
-performance_option = _options_of(PERFORMANCE)
-saved_option = _options_of(SAVED)
+data_option = _options_of("Data")
+model_option = _options_of("Model")
+image_option = _options_of("Images")
+table_option = _options_of("Tables and text")
+method_option = _options_of("Method")
+second_option = _options_of("Second opinion")
+output_option = _options_of("Output")
+performance_option = _options_of("Performance")
+saved_option = _options_of("Saved outputs")
 
 # options that several commands have
 Quiet = Annotated[bool, output_option("print errors only", "--quiet", "-q")]
@@ -93,12 +81,14 @@ def with_address(arguments: list[str]) -> list[str]:
 # ------------------------------------------------------------------------------ parsing
 
 
-def numbers(text: str) -> tuple[float, ...]:
+def numbers(text: str | None) -> tuple[float, ...] | None:
     """Parse numbers separated by commas.
 
     >>> numbers("0.5,0.25")
     (0.5, 0.25)
     """
+    if text is None:
+        return None
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
@@ -176,6 +166,15 @@ def fraction(text: str) -> float:
     if not 0 <= value <= 1:
         raise InputError(f"expected a fraction like 5% or 0.05, got {text!r}")
     return value
+
+
+def without_none(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings that were given.
+
+    >>> without_none({"batch": None, "lr": 0.1})
+    {'lr': 0.1}
+    """
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def words(text: str | None) -> tuple[str, ...] | None:

@@ -265,10 +265,8 @@ def read_second(
 
 def _descriptions(path: Path, rows: int) -> dict[str, Any]:
     described = read_descriptions(path)
-    if not described:  # log-probabilities without questions
-        return {}
-    found = len(next(iter(described.values())))
-    if found != rows:
+    found = len(next(iter(described.values()), ()))
+    if described and found != rows:  # log-probabilities may come without questions
         raise InputError(f"{path} describes {found} inputs, but there are {rows} outputs")
     return described
 

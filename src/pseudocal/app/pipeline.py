@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from pseudocal.app.collect import Models, collect, open_models, opinion_names, plan
 from pseudocal.app.export import reopen_model, why_not_exported
@@ -21,7 +21,7 @@ from pseudocal.app.label_files import read_labels
 from pseudocal.app.models.files import OutputType
 from pseudocal.app.publishing import publishing
 from pseudocal.app.render import Result, render, render_threshold
-from pseudocal.app.run import CALIBRATION, COLLECTED, LABEL_PAGE, MODEL_FILES, OF_JOB, Run
+from pseudocal.app.run import CALIBRATION, COLLECTED, MODEL_FILES, OF_JOB, Run
 from pseudocal.app.thresholds import RunThreshold, stored_labels, threshold_of
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal, uncalibrated
@@ -52,15 +52,12 @@ def conclude(
     record = run.record
     evidence = run.evidence()
     if evidence is None:  # saved outputs: nothing was mixed
-        counts = {"pairs": 0, "mixup_samples": 0, "forward_passes": 0}
-        settings: dict[str, Any] = {"outputs": record.model.name, "seed": 0}
-        settings |= record.settings
+        settings = {"outputs": record.model.name, "seed": 0} | record.settings
         if record.second_models:
-            second = run.second_logits[0]
-            calibration = calibrate_saved_outputs(run.logits, second, settings)
+            calibration = calibrate_saved_outputs(run.logits, run.second_logits[0], settings)
         else:
-            none = uncalibrated()
-            calibration = Calibration(none.method, none.scaling, settings, counts)
+            counts = {"pairs": 0, "mixup_samples": 0, "forward_passes": 0}
+            calibration = replace(uncalibrated(), settings=settings, counts=counts)
     elif record.not_mixed is not None:
         settings = {"seed": record.method.seed} | record.settings
         why = Reason(ReasonCode(record.not_mixed))
@@ -107,34 +104,27 @@ def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
     with publishing(job.out) as aside:
         if job.labels is None:
             yield from _replaced_labels(job.out, "Pass --labels labels.csv")
+        models = models or open_models(job)
         if job.ray is None:
-            models = models or open_models(job)
-            run = yield from collect(plan(job, models), aside)
+            opened = plan(job, models)
+            yield from opened.notes
+            run = yield from collect(opened, aside)
         else:
             from pseudocal.app.collect_ray import collect_on_ray  # Ray, which few runs need
 
-            models = models or open_models(job, device="cpu")
             run = yield from collect_on_ray(job, models, aside)
-        labels = None
-        if job.labels is not None:
-            labels = read_labels(job.labels, run, job.sampling)
+        labels = None if job.labels is None else read_labels(job.labels, run, job.sampling)
         calibration = conclude(run, labels)
         reason = why_not_exported(run, calibration, models[0])
         if reason is not None:
             yield Note(reason)
+        kept = job.keep_logits
         result = render(
-            run,
-            calibration,
-            aside,
-            out=job.out,
-            kept=job.keep_logits,
-            model=models[0],
-            labels=labels,
+            run, calibration, aside, out=job.out, kept=kept, model=models[0], labels=labels
         )
-        if not job.keep_logits:
-            for name in COLLECTED:
-                if name not in OF_JOB:
-                    (aside / name).unlink(missing_ok=True)
+        if not kept:
+            for name in set(COLLECTED) - set(OF_JOB):
+                (aside / name).unlink(missing_ok=True)
     return result
 
 
@@ -157,7 +147,7 @@ def _check_inputs_stay(job: Job) -> None:
 
 def saved_steps(out: Path) -> Steps:
     """Conclude from two saved outputs, and render; returns the result."""
-    with publishing(out, keep=(*COLLECTED, LABEL_PAGE)) as aside:
+    with publishing(out, keep_run=True) as aside:
         run = Run.open(out)
         yield from _replaced_labels(out, f"Run pseudocal refine {out} labels.csv")
         yield Note(f"{len(run.logits):,} {run.record.data.preparation}")
@@ -197,8 +187,8 @@ def _for_runs(method: PseudoCal) -> PseudoCal:
 
 
 def refine_steps(
-    out: Path,
-    labels: Path,
+    out: str | Path,
+    labels: str | Path,
     *,
     sampling: Sampling = "stratified",
     max_error: float | None = None,
@@ -208,7 +198,9 @@ def refine_steps(
     device: str = "cpu",
 ) -> Steps:
     """Conclude again with a person's labels, and render; the same labels give the same bytes."""
-    with publishing(out, keep=(*COLLECTED, LABEL_PAGE)) as aside:
+    out = Path(out)
+    labels = Path(labels)
+    with publishing(out, keep_run=True) as aside:
         run = Run.open(out, trust_paths=trust_paths)
         given = read_labels(labels, run, sampling)
         if given.pool is not None:
@@ -217,24 +209,14 @@ def refine_steps(
                 f"{labels}: run pseudocal threshold {out} {labels}"
             )
         calibration = conclude(run, given, in_use=in_use)
-        model = None
-        if calibration.refused is None:
-            model = reopen_model(run, trust=trust, device=device)
-        if model is not None:
-            reason = why_not_exported(run, calibration, model)
-            if reason is not None:
-                yield Note(reason)
-        threshold = None
-        if max_error is not None:
-            threshold = threshold_of(run, calibration, max_error, given)
+        refused = calibration.refused is not None
+        model = None if refused else reopen_model(run, trust=trust, device=device)
+        reason = None if model is None else why_not_exported(run, calibration, model)
+        if reason is not None:
+            yield Note(reason)
+        found = None if max_error is None else threshold_of(run, calibration, max_error, given)
         result = render(
-            run,
-            calibration,
-            aside,
-            out=out,
-            model=model,
-            labels=given,
-            threshold=threshold,
+            run, calibration, aside, out=out, model=model, labels=given, threshold=found
         )
     return result
 
@@ -326,44 +308,26 @@ def calibrate(
         ray: the address of a Ray cluster, or "local" to start one on this machine.
 
     """
-    for name, value in {"model": model, "data": data, "out": out}.items():
-        if not isinstance(value, str | Path):
+    given = dict(locals())  # the arguments have the names of the settings of a job
+    for name in ("model", "data", "out"):
+        if not isinstance(given[name], str | Path):
             raise InputError(
-                f"{name} is a {type(value).__name__}, not a name: PseudoCal().fit takes what is in "
-                "memory"
+                f"{name} is a {type(given[name]).__name__}, not a name: PseudoCal().fit takes what "
+                "is in memory"
             )
-    job = Job(
-        model=str(model),
-        data=str(data),
-        out=Path(out),
-        method=method,
-        second_opinion=tuple(models_in(second_opinion)),
-        trust=trust,
-        architecture=architecture,
-        preprocessing=preprocessing or {},
-        second_preprocessing=second_preprocessing or {},
-        preprocess_check=preprocess_check,
-        logits_tensor=logits_tensor,
-        output_type=output_type,
-        binary=binary,
-        features=None if features is None else tuple(features),
-        text=text,
-        field=field,
-        classes=tuple(classes),
-        ground_truth=None if ground_truth is None else Path(ground_truth),
-        device=device,
-        workers=workers,
-        batch_size=batch_size,
-        max_samples=max_samples,
-        max_bad=max_bad,
-        predict=predict,
-        table=table,
-        keep_logits=keep_logits,
-        labels=None if labels is None else Path(labels),
-        sampling=sampling,
-        ray=ray,
-    )
-    result = run_steps(calibrate_steps(job))
+    given |= {
+        "model": str(model),
+        "data": str(data),
+        "out": Path(out),
+        "second_opinion": tuple(models_in(second_opinion)),
+        "preprocessing": preprocessing or {},
+        "second_preprocessing": second_preprocessing or {},
+        "features": None if features is None else tuple(features),
+        "classes": tuple(classes),
+        "ground_truth": None if ground_truth is None else Path(ground_truth),
+        "labels": None if labels is None else Path(labels),
+    }
+    result = run_steps(calibrate_steps(Job(**given)))
     if result.calibration.measured is None:  # labels outrank the label-free verdict
         warn_if_unreliable(result.calibration.trust)
     return result
@@ -398,16 +362,7 @@ def refine(
         device: where the model runs, to check what was exported.
 
     """
-    steps = refine_steps(
-        Path(out),
-        Path(labels),
-        sampling=sampling,
-        max_error=max_error,
-        trust=trust,
-        trust_paths=trust_paths,
-        device=device,
-    )
-    return run_steps(steps)
+    return run_steps(refine_steps(**locals()))
 
 
 def threshold(

@@ -23,6 +23,7 @@ PIXELS_MEMORY = 2**26  # bytes of pixel logits, unless there are more images tha
 SHOWN_MAPS = 6  # images that are kept pixel by pixel, in low resolution
 LARGEST_IMAGE = 2**40  # pixels
 MAP_SIDE = 320  # pixels of the longer side of these
+OF_IMAGES = ("pixels", "fractions", "before")  # columns of a sample with a row for each image
 
 Whole = NDArray[np.int64]
 
@@ -79,8 +80,7 @@ class PixelSample:
         x = (left + (at % width + 0.5) * (right - left) / width).astype(np.int64)
         if len(at):
             # Where the map is finer than the image, keep one logit of each pixel of the image.
-            first = np.unique(np.stack([y, x]), axis=1, return_index=True)[1]
-            one = np.sort(first)
+            one = np.sort(np.unique(np.stack([y, x]), axis=1, return_index=True)[1])
             at, y, x = at[one], y[one], x[one]
         known = np.full(len(at), IGNORED, dtype=np.int64)
         if mask is not None:
@@ -110,14 +110,10 @@ class PixelSample:
         order = np.argsort(numbers, kind="stable")
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
-        image = place[self.image]
-        rows = np.argsort(image, kind="stable")
-        columns = self.arrays()
-        for name in ("logits", "at", "y", "x", "ground_truth"):
-            columns[name] = columns[name][rows]
-        for name in ("pixels", "fractions", "before"):
-            columns[name] = columns[name][order]
-        return PixelSample(**(columns | {"image": image[rows]}))
+        columns = self.arrays() | {"image": place[self.image]}
+        rows = np.argsort(columns["image"], kind="stable")
+        chosen = dict.fromkeys(columns, rows) | dict.fromkeys(OF_IMAGES, order)
+        return PixelSample(**{name: column[chosen[name]] for name, column in columns.items()})
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All columns by name."""
@@ -192,6 +188,23 @@ def frame_of(inputs: InputSet, i: int) -> Frame | None:
     if not isinstance(inputs, ImageSet):
         return None
     return Frame(*inputs.preprocessing.covered(*size_of_image(inputs.paths[i])))
+
+
+def sample_image(
+    inputs: InputSet, i: int, image: Maps, total: int, mask: NDArray[Any] | None = None
+) -> PixelSample:
+    """Draw pixels of image i.
+
+    Args:
+        inputs: the images.
+        i: its number.
+        image: its logits.
+        total: the number of images in the whole run.
+        mask: its true classes, for evaluation only.
+
+    """
+    most = pixels_each(total, len(image))
+    return PixelSample.of(np.asarray(image), i, most=most, frame=frame_of(inputs, i), mask=mask)
 
 
 def pixels_each(images: int, classes: int) -> int:

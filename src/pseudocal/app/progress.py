@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any, TextIO, TypeVar
 
@@ -34,12 +34,12 @@ BUILDING = "pseudocal.lab.data"  # the logger that reports when data sets are bu
 # ------------------------------------------------------------------------------ results
 
 
-def print_result(result: Result, *, quiet: bool, as_json: bool) -> None:
-    """Print the result of a calibration for people, or for programs."""
+def print_result(plain: Any, lines: Iterable[str], *, quiet: bool, as_json: bool) -> None:
+    """Print a result: as JSON for programs, or as lines for people."""
     if as_json:
-        typer.echo(json.dumps(summary(result)))
+        typer.echo(json.dumps(plain))
     elif not quiet:
-        typer.echo("\n".join(summary_lines(result)))
+        typer.echo("\n".join(lines))
 
 
 def summary(result: Result) -> dict[str, Any]:
@@ -137,8 +137,7 @@ def _temperature_line(result: Result) -> str:
         return f"T = 1 (fitted {fit.refused:.3f}, rejected); model unchanged"
     if result.report.unfitted:
         return "T = 1 (nothing applied); model unchanged"
-    low = "inf" if fit.low is None else f"{fit.low:.3f}"
-    high = "inf" if fit.high is None else f"{fit.high:.3f}"
+    low, high = ("inf" if end is None else f"{end:.3f}" for end in (fit.low, fit.high))
     level = "95%" if result.report.labels is None else "90%"
     return f"T = {fit.temperature:.4f}, {level} interval {low} to {high}"
 
@@ -219,11 +218,11 @@ def score_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
 def _cell(interval: dict[str, float | None], metric: str) -> str:
     form = ".2%" if metric in PERCENTAGES else ".4f"
     beyond = {"value": "inf", "low": "-inf", "high": "inf"}
-    texts = {}
-    for key, infinite in beyond.items():
-        number = interval[key]
-        texts[key] = infinite if number is None else format(number, form)
-    return f"{texts['value']} [{texts['low']}, {texts['high']}]"
+    value, low, high = (
+        infinite if interval[key] is None else format(interval[key], form)
+        for key, infinite in beyond.items()
+    )
+    return f"{value} [{low}, {high}]"
 
 
 # ------------------------------------------------------------------------------ progress

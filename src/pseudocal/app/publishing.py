@@ -39,7 +39,8 @@ STAGED = ".pseudocal-staged"
 DECIDED = ".pseudocal-decided"
 MARKER = ".pseudocal"  # the file by which our folders are known
 REMOVED = "removed.txt"  # in a decided folder: the files of an earlier run that go
-# and the file by which ours are known
+REPLACED = (*COLLECTED, *RENDERED, LABEL_PAGE)  # these go if another run is published
+# folders that go too, and the file by which ours are known
 FOLDERS = {
     MODEL_FOLDER: MODEL_RECORD,
     UNCONFIRMED + MODEL_FOLDER: MODEL_RECORD,
@@ -48,7 +49,7 @@ FOLDERS = {
 
 
 @contextmanager
-def publishing(out: Path, *, keep: Iterable[str] = ()) -> Iterator[Path]:
+def publishing(out: Path, *, keep_run: bool = False) -> Iterator[Path]:
     """A folder whose files move into `out` if all goes well, and vanish if not.
 
     >>> from tempfile import TemporaryDirectory
@@ -60,7 +61,7 @@ def publishing(out: Path, *, keep: Iterable[str] = ()) -> Iterator[Path]:
 
     Args:
         out: where the results go. It is made if it is not there.
-        keep: files of an earlier run that stay though they are not written again. A command that
+        keep_run: whether the earlier run stays, and only its results are replaced. A command that
             writes no calibration removes nothing.
 
     """
@@ -74,7 +75,7 @@ def publishing(out: Path, *, keep: Iterable[str] = ()) -> Iterator[Path]:
             try:
                 with writing(out, out):
                     _finish(out)
-                    _check_places(out, (*COLLECTED, *RENDERED, LABEL_PAGE, LABEL_TABLE))
+                    _check_places(out, (*REPLACED, LABEL_TABLE))
                     _check_no_others(out)
                     if os.path.lexists(out / PARTS):
                         check_no_links(out / PARTS)
@@ -88,7 +89,7 @@ def publishing(out: Path, *, keep: Iterable[str] = ()) -> Iterator[Path]:
                         raise
                 with writing(out, out), _uninterrupted():
                     _check_same(out, folder)
-                    _publish(out, tuple(keep))
+                    _publish(out, keep_run)
             finally:
                 with suppress(OSError):  # what went wrong before says more
                     check_no_links(out / STAGED)
@@ -128,7 +129,7 @@ def _check_no_others(out: Path) -> None:
     """Refuse a folder without a run in which files of others have the names of ours."""
     if any(os.path.lexists(out / name) for name in (RECORD, CALIBRATION, PARTS)):
         return
-    found = [name for name in (*COLLECTED, *RENDERED, LABEL_PAGE) if os.path.lexists(out / name)]
+    found = [name for name in REPLACED if os.path.lexists(out / name)]
     if found:
         raise OutputError(
             f"{out} has no run, but files that a run would replace or remove "
@@ -144,19 +145,20 @@ def _check_same(out: Path, folder: int | None) -> None:
         raise OutputError(f"{out} was removed or replaced before the results were written")
 
 
-def _publish(out: Path, keep: tuple[str, ...]) -> None:
+def _publish(out: Path, keep_run: bool) -> None:
     """Decide, with one rename, and move the files to their places."""
     aside = out / STAGED
     written = {path.name for path in aside.iterdir()} - {MARKER}
     _check_places(out, written)
     removed = list[str]()
     if CALIBRATION in written:
-        stays = {*written, *keep}
-        earlier = (*COLLECTED, *RENDERED, LABEL_PAGE)
-        removed = [name for name in earlier if name not in stays and name not in FOLDERS]
-        for name, record in FOLDERS.items():
-            if name not in stays and (out / name / record).exists():
-                removed.append(name)
+        earlier = RENDERED if keep_run else REPLACED
+        removed = [
+            name
+            for name in (*earlier, PARTS)
+            if name not in written
+            and (name not in FOLDERS or (out / name / FOLDERS[name]).exists())
+        ]
     (aside / REMOVED).write_text("\n".join(removed), encoding="utf-8")
     aside.rename(out / DECIDED)
     _move(out)
@@ -166,10 +168,9 @@ def _move(out: Path) -> None:
     """Move decided files into their places; those moved before are not there any more."""
     decided = out / DECIDED
     listed = decided / REMOVED
-    known = {*COLLECTED, *RENDERED, LABEL_PAGE, PARTS}
     if listed.exists():
         for name in listed.read_text(encoding="utf-8").split("\n"):
-            if name in known:
+            if name in (*REPLACED, PARTS):
                 with suppress(OSError):
                     remove(out / name)
     for path in sorted(decided.iterdir()):

@@ -289,12 +289,7 @@ class Run:
         """
         outside = [path for path in self.record.paths if not is_inside(path, self.folder)]
         if outside and not trust_paths and not is_signed(self.record):
-            raise InputError(
-                f"{self.folder} refers to {brief(outside[0])}, and you did not write it on this "
-                "machine: check the file before you allow it",
-                setting="trust_paths",
-                value="True",
-            )
+            raise not_yours(self.folder, brief(outside[0]))
 
     @cached_property
     def logits(self) -> Logits:
@@ -432,7 +427,10 @@ class LogitWriter:
         self._files: list[Any] = []  # of the model, then of the second models
 
     def write(self, rows: NDArray[np.intp], *logits: Logits) -> None:
-        """Write the logits of some inputs, of the model and then of each second model."""
+        """Write the logits of some inputs, of the model and then of each second model.
+
+        Without logits, the inputs count as predicted: maps of pixels are too large to write.
+        """
         if not self._files:
             for i, each in enumerate(logits):
                 shape = (len(self._written), each.shape[1])
@@ -443,10 +441,6 @@ class LogitWriter:
             if each.shape != (len(rows), file.shape[1]):
                 raise InputError(f"expected logits {(len(rows), file.shape[1])}, got {each.shape}")
             file[rows] = each
-        self.mark_predicted(rows)
-
-    def mark_predicted(self, rows: NDArray[np.intp]) -> None:
-        """Count inputs as predicted; maps of pixels are too large to write."""
         self._written[rows] = True
 
     def finish(self) -> NDArray[np.intp]:
@@ -504,6 +498,16 @@ def state_folder() -> Path:
     chosen = os.environ.get("XDG_STATE_HOME") or os.environ.get("LOCALAPPDATA")
     base = Path(chosen) if chosen else Path.home() / ".local" / "state"
     return base / "pseudocal"
+
+
+def not_yours(place: Path, name: str) -> InputError:
+    """The error of a file or a folder from somebody else that names a file outside itself."""
+    return InputError(
+        f"{place} refers to {name}, and you did not write it on this machine: check the file "
+        "before you allow it",
+        setting="trust_paths",
+        value="True",
+    )
 
 
 def is_signed(record: RunRecord) -> bool:

@@ -157,35 +157,24 @@ def watch(
         device: the device that the models run on.
 
     """
-    steps = watch_steps(
-        Path(monitor),
-        None if data is None else str(data),
-        baseline=None if baseline is None else Path(baseline),
-        time=time,
-        every=every,
-        column=column,
-        ground_truth=None if ground_truth is None else Path(ground_truth),
-        trust=trust,
-        trust_paths=trust_paths,
-        device=device,
-    )
-    return run_steps(steps)
+    return run_steps(watch_steps(**locals()))
 
 
 def watch_steps(
-    folder: Path,
-    data: str | None,
+    monitor: str | Path,
+    data: str | Path | None = None,
     *,
-    baseline: Path | None = None,
+    baseline: str | Path | None = None,
     time: str | None = None,
     every: str | None = None,
     column: str | None = None,
-    ground_truth: Path | None = None,
+    ground_truth: str | Path | None = None,
     trust: bool = False,
     trust_paths: bool = False,
     device: str = "cpu",
 ) -> WatchSteps:
     """Do what `watch` does, yielding notes and progress."""
+    folder = Path(monitor)
     if data is None and ground_truth is not None:
         raise InputError(
             "ground truth needs the data of its batch: name the data again", setting="ground_truth"
@@ -197,35 +186,27 @@ def watch_steps(
             "splitting a table needs a period and a column of times: pass both (--every, --column)"
         )
     now = datetime.now(UTC) if time is None else parse_time(time)
-    with holding(folder, views, make=baseline is not None) as monitor:
+    with holding(folder, views, make=baseline is not None) as held:
         if baseline is not None:
-            yield from _set_baseline(
-                monitor,
-                baseline,
-                format_time(now),
-                trust=trust,
-                trust_paths=trust_paths,
-                device=device,
-            )
-        result = WatchResult(folder, monitor.state())
+            out = Path(baseline)
+            yield from _set_baseline(held, out, format_time(now), trust, trust_paths, device)
+        result = WatchResult(folder, held.state())
         if data is None:
             return result
-        check_consent(monitor.path, result.state, trust_paths)
+        check_consent(folder, result.state, trust_paths)
         if result.state.job is None:
             source: Source = OutputsSource(Path(data), result.state)
         else:
-            source = ModelSource(
-                data, result.state, monitor.path, column, trust=trust, device=device
-            )
+            source = ModelSource(str(data), result.state, folder, column, trust, device)
         parts, waiting = source.parts(every, now)
         result = replace(result, waiting=waiting)
         for part in parts:
             counted = len(result.batches)
-            result = yield from _count(monitor, source, part, result)
+            result = yield from _count(held, source, part, result)
             if len(parts) > 1 and len(result.batches) > counted:
                 yield Note(next(batch_lines(result.batches[-1], result.state)))
             if ground_truth is not None:
-                result = _add_truth(monitor, source, part, ground_truth, result)
+                result = _add_truth(held, source, part, Path(ground_truth), result)
     return result
 
 
@@ -233,13 +214,14 @@ def watch_steps(
 
 
 def _set_baseline(
-    monitor: MonitorFolder, out: Path, time: str, *, trust: bool, trust_paths: bool, device: str
+    monitor: MonitorFolder, out: Path, time: str, trust: bool, trust_paths: bool, device: str
 ) -> Iterator[Note]:
     """Take a calibrated run as the baseline, unless it was one before."""
     finish_publishing(out)
     run = Run.open(out, trust_paths=trust_paths)
+    record = run.record
     check_rows_only(run)
-    job = None if run.record.saved else job_of_run(run, trust_paths)
+    job = None if record.saved else job_of_run(run, trust_paths)
     calibration = run.calibration_in_force()
     temperature = calibration.temperature
     identity = identity_of("baseline", temperature, *arrays_of(run))
@@ -255,8 +237,8 @@ def _set_baseline(
     event = BaselineEvent(
         id=identity,
         time=time,
-        model=run.record.model.title,
-        data=run.record.data.name,
+        model=record.model.title,
+        data=record.data.name,
         inputs=len(run.logits),
         temperature=temperature,
         accuracy=accuracy_of(calibration),
@@ -264,27 +246,26 @@ def _set_baseline(
         confidence=float(confidences(run.logits, temperature).mean()),
         agreement=agreement_of(run),
     )
-    kept: tuple[KeptBatch, ...] = ()
-    period = 0
-    if is_monitor(monitor.path):
-        kept = monitor.state().kept
-        period = monitor.state().period + 1
-    record = run.record
-    content = None if job is None else job_content(job)
     state = State(
         last={},
         history_bytes=0,
         baseline=event,
-        job=content,
+        job=None,
         saved={"output_type": record.output_type, "binary": record.binary, "field": record.column},
-        signature=None if content is None else signature_of(model_names(stored_job(content))),
-        fingerprints={} if job is None else fingerprints_of(job),
+        signature=None,
+        fingerprints={},
         classes=record.classes,
         temperature=temperature,
         monitor=Monitor(Reference.of(signals_of(run))).as_json(),
-        kept=kept,
-        period=period,
     )
+    if job is not None:
+        content = job_content(job)
+        signature = signature_of(model_names(stored_job(content)))
+        prints = fingerprints_of(job)
+        state = replace(state, job=content, signature=signature, fingerprints=prints)
+    if is_monitor(monitor.path):
+        earlier = monitor.state()
+        state = replace(state, kept=earlier.kept, period=earlier.period + 1)
     monitor.commit(state, event)
 
 
@@ -341,10 +322,8 @@ def _count(monitor: MonitorFolder, source: Source, part: Part, result: WatchResu
 
 def _counted(monitor: MonitorFolder, identity: str) -> BatchEvent | None:
     """The event of a batch that was counted; None if that was long ago."""
-    for event in monitor.events():
-        if isinstance(event, BatchEvent) and event.id == identity:
-            return event
-    return None
+    batches = (event for event in monitor.events() if isinstance(event, BatchEvent))
+    return next((batch for batch in batches if batch.id == identity), None)
 
 
 def _order_of(run: Run, part: Part) -> NDArray[np.intp]:
