@@ -12,17 +12,16 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import typer
 
 from pseudocal.app.cli_bench import bench, train
 from pseudocal.app.cli_watch import labelled_lines, watch
 from pseudocal.app.errors import INTERRUPTED, USAGE, VERDICT_CODES, explain
-from pseudocal.app.job import DEFAULT_METHOD, Job, Sampling, read_job
+from pseudocal.app.job import DEFAULT_METHOD, ImageSettings, Job, Sampling, read_job
 from pseudocal.app.label_files import split_synonyms
 from pseudocal.app.labelling import label as write_labelling_page
 from pseudocal.app.models.files import OutputType
@@ -89,6 +88,7 @@ MONITOR_LABEL_SETTINGS = {"target", "n", "classes", "trust_paths"}
 MONITOR_REFINE_SETTINGS = {"target", "labels", "trust_model", "trust_paths", "device", *PRINTED}
 DEMO_OUT = Path("demo-output")
 TO_LABEL = "{page}: {n:,} to label. Open it in a browser, label, and save labels.csv"
+AS_TABLE = "{table}: the same inputs as a table, to label elsewhere"
 EXPECTED = (
     "Image size .* exceeds limit",  # from Pillow; our own limit counts the file as unreadable
     "X does not have valid feature names",  # from scikit-learn; columns were selected by name
@@ -398,7 +398,6 @@ def calibrate(
     ] = None,
 ) -> None:
     """Calibrate MODEL on unlabelled DATA; write a calibrated model, predictions and a report."""
-    given = dict(locals())  # the options by name
     if job_file is None and (other_model is not None or other_data is not None):
         raise typer.BadParameter(
             "--model and --data need --job FILE; without it, pass MODEL and DATA as arguments"
@@ -425,34 +424,55 @@ def calibrate(
         raise typer.BadParameter("missing --out FOLDER, for example -o out/")
     else:
         images = resizing(resize) | cropping(size, crop) | normalisation(preprocess)
-        more = {
-            "mean": numbers(mean),
-            "std": numbers(std),
-            "layout": layout,
-            "order": channel_order,
-            "crop_pct": crop_pct,
-            "interpolation": interpolation,
-        }
-        parsed = {
-            "preprocessing": images | without_none(more),
-            "second_preprocessing": cropping(second_size) | normalisation(second_preprocess),
-            "method": PseudoCal(
+        images |= without_none(
+            {
+                "mean": numbers(mean),
+                "std": numbers(std),
+                "layout": layout,
+                "order": channel_order,
+                "crop_pct": crop_pct,
+                "interpolation": interpolation,
+            }
+        )
+        second_images = cropping(second_size) | normalisation(second_preprocess)
+        job = Job(
+            model=model,
+            data=data,
+            out=out,
+            method=PseudoCal(
                 lam=lam,
                 seed=seed,
                 tolerance=tolerance,
                 pixels_per_image=pixels or None,
                 estimator=estimator,
             ),
-            "second_opinion": tuple(second_opinion or ()),
-            "trust": trust_model,
-            "preprocess_check": preprocess_check == "on",
-            "features": words(features),
-            "classes": names_in(classes),
-            "max_bad": fraction(max_bad),
-        }
-        # all other settings of a job have options of the same names
-        same = {each.name: given[each.name] for each in fields(Job) if each.name in given}
-        steps = calibrate_steps(Job(**same | parsed))
+            second_opinion=tuple(second_opinion or ()),
+            trust=trust_model,
+            architecture=architecture,
+            preprocessing=cast(ImageSettings, images),
+            second_preprocessing=cast(ImageSettings, second_images),
+            preprocess_check=preprocess_check == "on",
+            logits_tensor=logits_tensor,
+            output_type=output_type,
+            binary=binary,
+            features=words(features),
+            text=text,
+            field=field,
+            classes=names_in(classes),
+            ground_truth=ground_truth,
+            device=device,
+            workers=workers,
+            batch_size=batch_size,
+            max_samples=max_samples,
+            max_bad=fraction(max_bad),
+            predict=predict,
+            table=table,
+            keep_logits=keep_logits,
+            labels=labels,
+            sampling=sampling,
+            ray=ray,
+        )
+        steps = calibrate_steps(job)
     _finish(steps, quiet=quiet, as_json=as_json, exit_code=exit_code)
 
 
@@ -502,6 +522,7 @@ def label(
         check_alone(context, "a monitor", MONITOR_LABEL_SETTINGS)
         page = label_monitor(target, n, classes=lines, trust_paths=trust_paths)
         typer.echo(TO_LABEL.format(page=page, n=n))
+        typer.echo(AS_TABLE.format(table=page.parent / LABEL_TABLE))
         typer.echo(f"Next: pseudocal refine {target} labels.csv")
         return
     saved = {"inputs": inputs, "output_type": output_type, "binary": binary, "field": field}
@@ -511,7 +532,7 @@ def label(
         folder, n, for_threshold=most, classes=lines, trust_paths=trust_paths
     )
     typer.echo(TO_LABEL.format(page=page, n=n))
-    typer.echo(f"{folder / LABEL_TABLE}: the same inputs as a table, to label elsewhere")
+    typer.echo(AS_TABLE.format(table=folder / LABEL_TABLE))
     if not Run.open(folder).record.classes:
         typer.echo("warning: no class names; pass --classes FILE")
     if for_threshold is None:

@@ -117,7 +117,10 @@ def refine_monitor(
         device: where the model runs, to check what was exported.
 
     """
-    return run_steps(refine_monitor_steps(**locals()))
+    steps = refine_monitor_steps(
+        monitor, labels, trust=trust, trust_paths=trust_paths, device=device
+    )
+    return run_steps(steps)
 
 
 def refine_monitor_steps(

@@ -187,8 +187,8 @@ def _for_runs(method: PseudoCal) -> PseudoCal:
 
 
 def refine_steps(
-    out: str | Path,
-    labels: str | Path,
+    out: Path,
+    labels: Path,
     *,
     sampling: Sampling = "stratified",
     max_error: float | None = None,
@@ -198,8 +198,6 @@ def refine_steps(
     device: str = "cpu",
 ) -> Steps:
     """Conclude again with a person's labels, and render; the same labels give the same bytes."""
-    out = Path(out)
-    labels = Path(labels)
     with publishing(out, keep_run=True) as aside:
         run = Run.open(out, trust_paths=trust_paths)
         given = read_labels(labels, run, sampling)
@@ -209,11 +207,13 @@ def refine_steps(
                 f"{labels}: run pseudocal threshold {out} {labels}"
             )
         calibration = conclude(run, given, in_use=in_use)
-        refused = calibration.refused is not None
-        model = None if refused else reopen_model(run, trust=trust, device=device)
-        reason = None if model is None else why_not_exported(run, calibration, model)
-        if reason is not None:
-            yield Note(reason)
+        model = None
+        if calibration.refused is None:
+            model = reopen_model(run, trust=trust, device=device)
+        if model is not None:
+            reason = why_not_exported(run, calibration, model)
+            if reason is not None:
+                yield Note(reason)
         found = None if max_error is None else threshold_of(run, calibration, max_error, given)
         result = render(
             run, calibration, aside, out=out, model=model, labels=given, threshold=found
@@ -308,26 +308,44 @@ def calibrate(
         ray: the address of a Ray cluster, or "local" to start one on this machine.
 
     """
-    given = dict(locals())  # the arguments have the names of the settings of a job
-    for name in ("model", "data", "out"):
-        if not isinstance(given[name], str | Path):
+    for name, value in {"model": model, "data": data, "out": out}.items():
+        if not isinstance(value, str | Path):
             raise InputError(
-                f"{name} is a {type(given[name]).__name__}, not a name: PseudoCal().fit takes what "
-                "is in memory"
+                f"{name} is a {type(value).__name__}, not a name: PseudoCal().fit takes what is in "
+                "memory"
             )
-    given |= {
-        "model": str(model),
-        "data": str(data),
-        "out": Path(out),
-        "second_opinion": tuple(models_in(second_opinion)),
-        "preprocessing": preprocessing or {},
-        "second_preprocessing": second_preprocessing or {},
-        "features": None if features is None else tuple(features),
-        "classes": tuple(classes),
-        "ground_truth": None if ground_truth is None else Path(ground_truth),
-        "labels": None if labels is None else Path(labels),
-    }
-    result = run_steps(calibrate_steps(Job(**given)))
+    job = Job(
+        model=str(model),
+        data=str(data),
+        out=Path(out),
+        method=method,
+        second_opinion=tuple(models_in(second_opinion)),
+        trust=trust,
+        architecture=architecture,
+        preprocessing=preprocessing or {},
+        second_preprocessing=second_preprocessing or {},
+        preprocess_check=preprocess_check,
+        logits_tensor=logits_tensor,
+        output_type=output_type,
+        binary=binary,
+        features=None if features is None else tuple(features),
+        text=text,
+        field=field,
+        classes=tuple(classes),
+        ground_truth=None if ground_truth is None else Path(ground_truth),
+        device=device,
+        workers=workers,
+        batch_size=batch_size,
+        max_samples=max_samples,
+        max_bad=max_bad,
+        predict=predict,
+        table=table,
+        keep_logits=keep_logits,
+        labels=None if labels is None else Path(labels),
+        sampling=sampling,
+        ray=ray,
+    )
+    result = run_steps(calibrate_steps(job))
     if result.calibration.measured is None:  # labels outrank the label-free verdict
         warn_if_unreliable(result.calibration.trust)
     return result
@@ -362,7 +380,16 @@ def refine(
         device: where the model runs, to check what was exported.
 
     """
-    return run_steps(refine_steps(**locals()))
+    steps = refine_steps(
+        Path(out),
+        Path(labels),
+        sampling=sampling,
+        max_error=max_error,
+        trust=trust,
+        trust_paths=trust_paths,
+        device=device,
+    )
+    return run_steps(steps)
 
 
 def threshold(

@@ -157,7 +157,19 @@ def watch(
         device: the device that the models run on.
 
     """
-    return run_steps(watch_steps(**locals()))
+    steps = watch_steps(
+        monitor,
+        data,
+        baseline=baseline,
+        time=time,
+        every=every,
+        column=column,
+        ground_truth=ground_truth,
+        trust=trust,
+        trust_paths=trust_paths,
+        device=device,
+    )
+    return run_steps(steps)
 
 
 def watch_steps(
