@@ -41,7 +41,7 @@ from pseudocal.app.label_files import (
 )
 from pseudocal.app.publishing import publishing
 from pseudocal.app.report.images import as_frame, image_within, marked_within
-from pseudocal.app.report.page import templates
+from pseudocal.app.report.page import drawn
 from pseudocal.app.run import JOINED, LABEL_PAGE, LABEL_TABLE, Run, RunRecord, save_record
 from pseudocal.app.thresholds import ThresholdDraw, check_classifier
 from pseudocal.arrays import InputError
@@ -112,10 +112,10 @@ def write_labelling_page(
         unit = "pixels"
     labels = label_texts(classes)
     room = IMAGES_ROOM // min(len(chosen), MANY_IMAGES)
-    files = templates()
-    style = files["page.css"].render() + "\n" + files["label.css"].render()
-    script = files["label.js"].render()
-    html: str = files["label.html"].render(
+    style = drawn("page.css") + "\n" + drawn("label.css")
+    script = drawn("label.js")
+    html = drawn(
+        "label.html",
         unit=unit,
         data={
             "unit": unit,

@@ -29,7 +29,7 @@ from pseudocal.app.monitor_folder import (
     needs_retraining,
 )
 from pseudocal.app.periods import parse_time
-from pseudocal.app.report.page import templates
+from pseudocal.app.report.page import drawn
 from pseudocal.monitor import DISAGREEMENT, FEWEST, UNCERTAINTY, Monitor
 
 WIDTH = 1000  # units of a chart
@@ -519,7 +519,8 @@ def page(state: State, events: Sequence[Event]) -> str:
     word, tone = headline(state)
     truths = {event.batch: event for event in events if isinstance(event, TruthEvent)}
     rows = [_row(batch, truths.get(batch.id)) for batch in reversed(batches[-LATE:])]
-    html: str = templates()["monitor.html"].render(
+    return drawn(
+        "monitor.html",
         state=state,
         report=alarm.report,
         word=word,
@@ -539,7 +540,6 @@ def page(state: State, events: Sequence[Event]) -> str:
         margin=alarm.settings.margin,
         alpha=alarm.settings.alpha,
     )
-    return html
 
 
 def _row(batch: BatchEvent, truth: TruthEvent | None) -> dict[str, str]:
@@ -566,7 +566,8 @@ def _row(batch: BatchEvent, truth: TruthEvent | None) -> dict[str, str]:
 def metrics(state: State, events: Sequence[Event]) -> str:
     """The last batch and the alarm in the text format of Prometheus."""
     batch = next((each for each in reversed(events) if isinstance(each, BatchEvent)), None)
-    text: str = templates()["metrics.txt"].render(
+    return drawn(
+        "metrics.txt",
         state=state,
         report=Monitor.from_json(state.monitor).report,
         retrain=needs_retraining(state),
@@ -574,7 +575,6 @@ def metrics(state: State, events: Sequence[Event]) -> str:
         batch=batch,
         seconds=None if batch is None else parse_time(batch.time).timestamp(),
     )
-    return text
 
 
 def _escaped(text: str) -> str:

@@ -39,9 +39,9 @@ def page(report: Report) -> str:
     judged = report.labels or report.trust
     diagrams = report.reliability
     shown = (diagrams.before,) if report.unfitted else (diagrams.before, diagrams.after)
-    html: str = templates()["page.html"].render(
+    return drawn(
+        "page.html",
         report=report,
-        advice=report.recommendation,
         essentials=essentials_of(report),
         judged=judged,
         verdict=None if judged is None else wording.VERDICTS[judged.verdict],
@@ -61,7 +61,6 @@ def page(report: Report) -> str:
         unchecked=is_unchecked(report),
         intervals=any(one.interval is not None for one in diagrams.before.filled()),
     )
-    return html
 
 
 def _class_lights(report: Report) -> list[ClassLine]:
@@ -104,6 +103,12 @@ def templates() -> dict[str, Any]:
         "quarters": figures.QUARTERS,
     }
     return {name: environment.get_template(name) for name in environment.list_templates()}
+
+
+def drawn(template: str, **values: Any) -> str:
+    """What a template says with these values."""
+    text: str = templates()[template].render(values)
+    return text
 
 
 def _cells(row: Measurement) -> list[tuple[str, str, str]]:
@@ -161,7 +166,8 @@ def card_of(report: Report) -> str:
         ],
     }
     index = [{"name": report.model.title, "results": [result]}]
-    text: str = templates()["card.md"].render(
+    text = drawn(
+        "card.md",
         report=report,
         judged=report.labels or report.trust,
         index=json.dumps(index, ensure_ascii=False),  # JSON is YAML
@@ -245,5 +251,4 @@ def _percent(value: float | None) -> str:
 
 def comparison(lines: Sequence[ComparedLine]) -> str:
     """Draw the page, with the lines in this order."""
-    html: str = templates()["comparison.html"].render(lines=lines)
-    return html
+    return drawn("comparison.html", lines=lines)
