@@ -29,7 +29,7 @@ from pseudocal.app.monitor_folder import (
     needs_retraining,
 )
 from pseudocal.app.periods import parse_time
-from pseudocal.app.report.page import drawn
+from pseudocal.app.report.page import from_template
 from pseudocal.monitor import DISAGREEMENT, FEWEST, UNCERTAINTY, Monitor
 
 WIDTH = 1000  # units of a chart
@@ -519,7 +519,7 @@ def page(state: State, events: Sequence[Event]) -> str:
     word, tone = headline(state)
     truths = {event.batch: event for event in events if isinstance(event, TruthEvent)}
     rows = [_row(batch, truths.get(batch.id)) for batch in reversed(batches[-LATE:])]
-    return drawn(
+    return from_template(
         "monitor.html",
         state=state,
         report=alarm.report,
@@ -566,7 +566,7 @@ def _row(batch: BatchEvent, truth: TruthEvent | None) -> dict[str, str]:
 def metrics(state: State, events: Sequence[Event]) -> str:
     """The last batch and the alarm in the text format of Prometheus."""
     batch = next((each for each in reversed(events) if isinstance(each, BatchEvent)), None)
-    return drawn(
+    return from_template(
         "metrics.txt",
         state=state,
         report=Monitor.from_json(state.monitor).report,

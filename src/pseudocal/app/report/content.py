@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from pseudocal.app.models.files import NOT_EXPORTED
 from pseudocal.app.report.findings import facts_of, headline_of, recommendation_of
 from pseudocal.app.report.images import thumbnail
-from pseudocal.app.report.page import drawn
+from pseudocal.app.report.page import from_template
 from pseudocal.app.report.predictions import Confidences, class_name
 from pseudocal.app.report.record import (
     Bins,
@@ -302,7 +302,9 @@ def usage_of(
         how = "unchanged"
     elif model.files or model.kind in NOT_EXPORTED:
         how = model.recipe
-    return drawn("usage.txt", how=how, model=model, temperature=temperature, segments=segments)
+    return from_template(
+        "usage.txt", how=how, model=model, temperature=temperature, segments=segments
+    )
 
 
 def _fit(calibration: Calibration) -> Fit:

@@ -21,7 +21,7 @@ from pseudocal.app.report.wording import (
     rule_of,
 )
 from pseudocal.app.run import CALIBRATION
-from pseudocal.app.thresholds import ESTIMATES_BROKEN, RunThreshold
+from pseudocal.app.thresholds import ESTIMATES_BROKEN, RunThreshold, in_percent
 from pseudocal.calibrators import Reason, ReasonCode
 from pseudocal.calibrators.measured import Measured
 from pseudocal.calibrators.wording import IMPROVES, OPINIONS
@@ -236,7 +236,7 @@ def _accepted(threshold: RunThreshold, unit: str) -> Essential:
         "coverage": threshold.coverage,
         "unit": unit,
         "rule": rule_of(threshold),
-        "most": f"{100 * threshold.max_error:.6g}%",
+        "most": in_percent(threshold.max_error),
         "level": threshold.level,
         "about": "" if threshold.exact else "about ",
         "broken": ESTIMATES_BROKEN,

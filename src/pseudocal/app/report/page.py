@@ -39,7 +39,7 @@ def page(report: Report) -> str:
     judged = report.labels or report.trust
     diagrams = report.reliability
     shown = (diagrams.before,) if report.unfitted else (diagrams.before, diagrams.after)
-    return drawn(
+    return from_template(
         "page.html",
         report=report,
         essentials=essentials_of(report),
@@ -105,7 +105,7 @@ def templates() -> dict[str, Any]:
     return {name: environment.get_template(name) for name in environment.list_templates()}
 
 
-def drawn(template: str, **values: Any) -> str:
+def from_template(template: str, **values: Any) -> str:
     """What a template says with these values."""
     text: str = templates()[template].render(values)
     return text
@@ -166,7 +166,7 @@ def card_of(report: Report) -> str:
         ],
     }
     index = [{"name": report.model.title, "results": [result]}]
-    text = drawn(
+    text = from_template(
         "card.md",
         report=report,
         judged=report.labels or report.trust,
@@ -251,4 +251,4 @@ def _percent(value: float | None) -> str:
 
 def comparison(lines: Sequence[ComparedLine]) -> str:
     """Draw the page, with the lines in this order."""
-    return drawn("comparison.html", lines=lines)
+    return from_template("comparison.html", lines=lines)
