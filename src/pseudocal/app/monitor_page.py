@@ -148,11 +148,9 @@ def alarm_lines(state: State) -> Iterator[str]:
 
 def change_lines(change: Change) -> Iterator[str]:
     """What changed, in sentences."""
-    since = (
-        "before the oldest stored batch"
-        if change.since is None
-        else f"with the batch of {change.since}"
-    )
+    since = "before the oldest stored batch"
+    if change.since is not None:
+        since = f"with the batch of {change.since}"
     yield f"{SIGNALS[change.signal]} The change began {since}."
     worse = [one for one in change.classes if max(one.increase.values()) > 0][:3]
     if worse:
@@ -172,12 +170,9 @@ def labels_lines(event: LabelsEvent) -> Iterator[str]:
         f"minus accuracy: {in_points(event.gap)} with T = {event.before:.2f}."
     )
     changed = event.temperature != event.before
-    if not changed:
-        yield f"T = {event.temperature:.2f} stays in use."
-    elif event.retrain:
-        yield f"T = {event.temperature:.2f} is in use now."
-    else:
-        yield f"T = {event.temperature:.2f} is in use now. Deploy the model in labelling/."
+    deploy = "" if event.retrain else " Deploy the model in labelling/."
+    use = f"is in use now.{deploy}" if changed else "stays in use."
+    yield f"T = {event.temperature:.2f} {use}"
     if event.retrain:
         until = " Until then, use the recalibrated model in labelling/." if changed else ""
         yield (
@@ -375,12 +370,10 @@ def accuracy_chart(
     estimates = [batch.accuracy for batch in batches]
     confidences = [batch.confidence for batch in batches]
     agreements = [batch.agreement for batch in batches]
-    shown = [*confidences, *agreements, *truths.values()]
+    shown = [*confidences, *agreements, *truths.values(), value_of(baseline)]
     for known in (*estimates, *(one.accuracy for one in labels)):
         if known is not None:
             shown += [known.value, known.low, known.high]
-    if baseline is not None:
-        shown.append(baseline.value)
     numbers = [value for value in shown if value is not None]
     y, ticks = _fractions(min(numbers), max(numbers))
     chart = Chart(

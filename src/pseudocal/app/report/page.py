@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from pseudocal.extras import require
 from pseudocal.files import replacing
 
 CLASSES_SHOWN = 60  # thresholds by class, like the classes themselves
+LEAST_GAP = 1e-6  # a narrower interval is rounding error
 LIGHTS = ("guaranteed", "estimated", "not enough labels")
 KNOWN_TASKS = {"huggingface": "image-classification", "huggingface-text": "text-classification"}
 
@@ -85,7 +87,7 @@ def templates() -> dict[str, Any]:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters |= {
-        "cells": _cells,
+        "cells": metric_cells,
         "chart_x": figures.chart_x,
         "chart_y": figures.chart_y,
         "track_x": figures.track_x,
@@ -111,11 +113,35 @@ def from_template(template: str, **values: Any) -> str:
     return text
 
 
-def _cells(row: Measurement) -> list[tuple[str, str, str]]:
-    """A metric before, after and its change, each with an interval."""
-    parts = [row.before, row.after, row.change]
-    numbers = [(part.value, part.low, part.high) for part in parts if part is not None]
-    return wording.metric_cells(row.metric, numbers)
+def metric_cells(row: Measurement) -> list[tuple[str, ...]]:
+    """A metric before, after and its change, with two digits of the narrowest interval.
+
+    ECE, accuracy and mIoU are in percent, their changes in percentage points.
+
+    >>> from pseudocal.app.report.record import Estimate
+    >>> before, after = Estimate(0.0741, 0.048, 0.1), Estimate(0.0715, 0.05, 0.09)
+    >>> metric_cells(Measurement("ece", before, after, Estimate(-0.0026, -0.016, -1e-9)))
+    [('7.41%', '4.80%', '10.00%'), ('7.15%', '5.00%', '9.00%'), ('-0.26', '-1.60', '0.00')]
+    >>> metric_cells(Measurement("nll", Estimate(0.5, 0.25, None)))
+    [('0.500', '0.250', 'unbounded')]
+    """
+    in_percent = row.metric in wording.PERCENTAGES
+    scale = 100 if in_percent else 1
+    parts = [astuple(part) for part in (row.before, row.after, row.change) if part is not None]
+    gaps = [
+        scale * abs(end - value)
+        for value, *ends in parts
+        for end in ends
+        if value is not None and end is not None
+    ]
+    finest = min((gap for gap in gaps if gap > LEAST_GAP), default=1.0)
+    digits = max(1 if in_percent else 3, 1 - math.floor(math.log10(finest)))
+    found = []
+    for i, part in enumerate(parts):
+        sign = "%" if in_percent and i < 2 else ""
+        cells = ("unbounded" if v is None else f"{scale * v:z.{digits}f}{sign}" for v in part)
+        found.append(tuple(cells))
+    return found
 
 
 def warm_up() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import shlex
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -489,37 +489,6 @@ METRIC_TITLES = {
     "nll": "NLL",
 }
 PERCENTAGES = ("accuracy", "ece", "miou")  # metrics that are shown in percent
-LEAST_GAP = 1e-6  # a narrower interval is rounding error
-
-Numbers = tuple[float | None, float | None, float | None]  # a value and its interval
-
-
-def metric_cells(metric: str, parts: Sequence[Numbers]) -> list[tuple[str, str, str]]:
-    """Format a metric before, after and its change, with two digits of the narrowest interval.
-
-    ECE, accuracy and mIoU are in percent, their changes in percentage points.
-
-    >>> ece = [(0.0741, 0.048, 0.1), (0.0715, 0.05, 0.09), (-0.0026, -0.016, -1e-9)]
-    >>> metric_cells("ece", ece)
-    [('7.41%', '4.80%', '10.00%'), ('7.15%', '5.00%', '9.00%'), ('-0.26', '-1.60', '0.00')]
-    >>> metric_cells("nll", [(0.5, 0.25, None)])
-    [('0.500', '0.250', 'unbounded')]
-    """
-    scale = 100 if metric in PERCENTAGES else 1
-    gaps = [
-        scale * abs(end - value)
-        for value, low, high in parts
-        for end in (low, high)
-        if value is not None and end is not None
-    ]
-    finest = min((gap for gap in gaps if gap > LEAST_GAP), default=1.0)
-    digits = max(1 if metric in PERCENTAGES else 3, 1 - math.floor(math.log10(finest)))
-    found = []
-    for i, part in enumerate(parts):
-        sign = "%" if metric in PERCENTAGES and i < 2 else ""
-        cells = ["unbounded" if v is None else f"{scale * v:z.{digits}f}{sign}" for v in part]
-        found.append((cells[0], cells[1], cells[2]))
-    return found
 
 
 def _worded(text: str, code: str, values: Values) -> str:
