@@ -167,15 +167,13 @@ def _after_labels(labels: Measured, values: Values, reason: Reason) -> Recommend
 
 def deciding_reason(report: Report) -> Reason:
     """The reason that decided the verdict: what T does if it is good, else what speaks against it."""
-    judged = report.labels or report.trust
-    if judged is None:
-        return Reason(ReasonCode.NOTHING_FITTED)
-    if judged.verdict == "apply":
-        wanted = [reason for reason in judged.reasons if reason.code in IMPROVES]
+    reasons = () if report.judged is None else report.judged.reasons
+    if report.verdict == "apply":
+        wanted = [reason for reason in reasons if reason.code in IMPROVES]
     else:
         skipped = (*OPINIONS, *IMPROVES, *NOT_MIXED)
-        wanted = [reason for reason in judged.reasons if reason.code not in skipped]
-    return (*wanted, *judged.reasons, Reason(ReasonCode.NOTHING_FITTED))[0]
+        wanted = [reason for reason in reasons if reason.code not in skipped]
+    return (*wanted, *reasons, Reason(ReasonCode.NOTHING_FITTED))[0]
 
 
 # ------------------------------------------------------------------------------ the essentials

@@ -38,15 +38,13 @@ KNOWN_TASKS = {"huggingface": "image-classification", "huggingface-text": "text-
 
 def page(report: Report) -> str:
     """Draw the report as an HTML page."""
-    judged = report.labels or report.trust
     diagrams = report.reliability
     shown = (diagrams.before,) if report.unfitted else (diagrams.before, diagrams.after)
     return from_template(
         "page.html",
         report=report,
         essentials=essentials_of(report),
-        judged=judged,
-        verdict=None if judged is None else wording.VERDICTS[judged.verdict],
+        verdict=None if report.verdict is None else wording.VERDICTS[report.verdict],
         contradicted=is_contradicted(report),
         second_opinions=second_opinions(report),
         known=known_accuracy(report),
@@ -195,7 +193,6 @@ def card_of(report: Report) -> str:
     text = from_template(
         "card.md",
         report=report,
-        judged=report.labels or report.trust,
         index=json.dumps(index, ensure_ascii=False),  # JSON is YAML
     )
     return text + "\n"
