@@ -7,7 +7,7 @@ file on two inputs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from pseudocal.app.report.images import map_images
 from pseudocal.app.report.page import card_of
 from pseudocal.app.report.predictions import (
     Confidences,
-    PredictionTable,
+    Write,
     class_name,
     default_table,
     image_table,
@@ -45,8 +45,6 @@ from pseudocal.maps import IGNORED
 from pseudocal.notebook import card
 
 SAMPLED = "; figures from a sample of the pixels"
-
-Write = Callable[[PredictionTable], None]  # writes a part of the predictions
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -197,10 +197,13 @@ def _class_line(found: ClassThreshold, classes: Sequence[str]) -> ClassLine:
     """A line of the table; without enough labels, a class has no threshold."""
     number = found.number
     name = classes[number] if number < len(classes) else str(number)
-    rule: tuple[Any, ...] = (None, None, 0.0)
-    if found.light != "not enough labels":
-        rule = (found.threshold.confidence, found.threshold.if_disagree, found.threshold.coverage)
-    return ClassLine(number, name, found.light, *rule, found.labels)
+    line = ClassLine(number, name, found.light, None, None, 0.0, found.labels)
+    if found.light == "not enough labels":
+        return line
+    rule = found.threshold
+    return replace(
+        line, confidence=rule.confidence, if_disagree=rule.if_disagree, coverage=rule.coverage
+    )
 
 
 def stored_labels(folder: Path) -> int:

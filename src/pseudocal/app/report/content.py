@@ -358,14 +358,11 @@ def class_rows(summary: Summary) -> tuple[ClassRow, ...]:
 def selection_of(summary: Summary) -> tuple[Threshold, ...]:
     """Coverage and error at each threshold that any prediction reaches."""
     from_above = summary.selection[:, ::-1].cumsum(axis=1)[:, ::-1]
-    count, confidence, right = from_above.tolist()
-    rows = []
-    for k, threshold in enumerate(THRESHOLDS):
-        if count[k] > 0:
-            error = None if math.isnan(right[k]) else 1 - right[k] / count[k]
-            expected = 1 - confidence[k] / count[k]
-            rows.append(Threshold(threshold, count[k] / count[0], expected, error))
-    return tuple(rows)
+    count, confidence, right = from_above[:, from_above[0] > 0]
+    coverage = (count / from_above[0, 0]).tolist()
+    expected_error = (1 - confidence / count).tolist()
+    error = _finite(1 - right / count)
+    return tuple(map(Threshold, THRESHOLDS, coverage, expected_error, error))
 
 
 def _examples(summary: Summary) -> Examples:
