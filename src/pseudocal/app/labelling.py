@@ -100,8 +100,8 @@ def write_labelling_page(
         synonyms: other names of each class, which the search box finds.
 
     """
-    hidden = _names_tell(chosen, classes)
     counts = Counter((one.name, one.pixel) for one in chosen)
+    hidden = _names_tell(chosen, classes)
     twice = [name for (name, _), count in counts.items() if count > 1]
     if twice:
         raise InputError(f"{twice[0]!r} is to be labelled twice")
@@ -312,21 +312,19 @@ def shown_inputs(run: Run, rows: RowNumbers) -> list[ToLabel]:
         inputs = run.pixels.image[rows].tolist()
         spots = list(zip(run.pixels.y[rows].tolist(), run.pixels.x[rows].tolist(), strict=True))
     names = [record.names[i] for i in inputs]
-    images: Sequence[Path | RgbImage]
     if record.image_files is not None:
         paths = [Path(record.image_files[i]) for i in inputs]
         missing = [path for path in paths if not path.is_file()]
         if missing:
             raise InputError(f"the image {missing[0]} no longer exists")
-        images = paths
-    elif run.pixels is not None:
+        return [ToLabel(*each) for each in zip(names, paths, spots, strict=True)]
+    if run.pixels is not None:
         path = _source(record)
         array = read_array(path, record.column)
-        images = [as_frame(array[i]) for i in _row_numbers(names, len(array), path)]
-    else:
-        cells = _cells_of(run, rows)
-        return [ToLabel(name, cells=each) for name, each in zip(names, cells, strict=True)]
-    return [ToLabel(*each) for each in zip(names, images, spots, strict=True)]
+        frames = [as_frame(array[i]) for i in _row_numbers(names, len(array), path)]
+        return [ToLabel(*each) for each in zip(names, frames, spots, strict=True)]
+    cells = _cells_of(run, rows)
+    return [ToLabel(name, cells=each) for name, each in zip(names, cells, strict=True)]
 
 
 def _source(record: RunRecord) -> Path:

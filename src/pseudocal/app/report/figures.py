@@ -94,7 +94,7 @@ def histogram(report: Report) -> Figure:
         fractions = [n / total for n in bin_counts]
         bin_text = f"{low:.2f} to {high:.2f}"
         percents = [f"{fraction:.1%}" for fraction in fractions]
-        tip = ", ".join(map("".join, zip(percents, words, strict=True)))
+        tip = ", ".join(text + when for text, when in zip(percents, words, strict=True))
         bars = dict(zip(counts, fractions, strict=True))
         columns.append(Column(low, high, bars, f"{bin_text}: {tip}"))
         if any(bin_counts):
