@@ -491,6 +491,9 @@ METRIC_TITLES = {
 PERCENTAGES = ("accuracy", "ece", "miou")  # metrics that are shown in percent
 
 
+# ------------------------------------------------------------------------------ filling sentences
+
+
 def _worded(text: str, code: str, values: Values) -> str:
     """A text with the values of its code; refuses others, which a damaged file may have."""
     try:
