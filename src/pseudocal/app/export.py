@@ -14,14 +14,9 @@ from pseudocal.calibrators import Calibration
 from pseudocal.skipped import one_line
 
 
-def can_export(calibration: Calibration, model: OpenModel) -> bool:
-    """Whether a temperature was fitted, and the format of the model can hold it."""
-    return model.export is not None and is_fitted(calibration)
-
-
 def why_not_exported(run: Run, calibration: Calibration, model: OpenModel) -> str | None:
     """Why a model that can be exported is not, for the user; None if there is no such reason."""
-    if not can_export(calibration, model):
+    if model.export is None or not is_fitted(calibration):
         return None
     if run.record.output_type == "probabilities" and model.kind != "onnx":
         return f"no model exported: the {model.kind} returns probabilities, not logits"
@@ -37,7 +32,7 @@ def export(run: Run, calibration: Calibration, model: OpenModel, folder: Path) -
 
     Unless the verdict is "apply", the names begin with "unconfirmed-".
     """
-    if model.export is None or not can_export(calibration, model):
+    if model.export is None or not is_fitted(calibration):
         return ()
     if why_not_exported(run, calibration, model) is not None:
         return ()
@@ -53,9 +48,8 @@ def export(run: Run, calibration: Calibration, model: OpenModel, folder: Path) -
 
 def is_fitted(calibration: Calibration) -> bool:
     """Whether a temperature was fitted, by labels or by an estimate."""
-    if calibration.measured is not None:
-        return True
-    return calibration.method != "none" and calibration.settings.get("estimator") != "none"
+    estimated = calibration.method != "none" and calibration.settings.get("estimator") != "none"
+    return estimated or calibration.measured is not None
 
 
 def reopen_model(run: Run, *, trust: bool, device: str) -> OpenModel | None:
@@ -66,9 +60,7 @@ def reopen_model(run: Run, *, trust: bool, device: str) -> OpenModel | None:
     """
     record = run.record
     name = record.model.name
-    if record.saved:
-        return None
-    if record.architecture is None and kind_of(name) in NOT_EXPORTED:
+    if record.saved or (record.architecture is None and kind_of(name) in NOT_EXPORTED):
         return None
     model = open_model(
         name,

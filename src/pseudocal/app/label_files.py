@@ -152,33 +152,31 @@ def read_label_lines(
     for given in label_lines(path, pixels=pixels):
         if not given.text:
             continue
-        where = f"line {given.line}: "
+        text = repr(given.text[:80])
         name = known.find(given.name)
-        if name is None:
-            problems.append(f"{where}{given.name[:80]!r}, which is no {what}")
-            hints["names"] = f". They are called {_listed(names, NAMES_SHOWN)}"
-            continue
         label = shown.get(given.text, _label(given.text, labels))
-        if label is None and counts[given.text] > 1:
+        if name is None:
+            problem = f"{given.name[:80]!r}, which is no {what}"
+            hints["names"] = f". They are called {_listed(names, NAMES_SHOWN)}"
+        elif label is None and counts[given.text] > 1:
             several = [name for name, own in zip(shown, classes, strict=True) if own == given.text]
-            problems.append(f"{where}{given.text[:80]!r}, which {len(several)} classes are called")
+            problem = f"{text}, which {len(several)} classes are called"
             hints[given.text] = f". Write {_listed(several, CLASSES_SHOWN)}"
-            continue
-        if label is None:
-            problems.append(f"{where}{given.text[:80]!r}, which is no class of the model")
-            classes_shown = _listed(classes, CLASSES_SHOWN)
-            hints["classes"] = f". The classes are {classes_shown}; {OTHER_LABELS}"
+        elif label is None:
+            problem = f"{text}, which is no class of the model"
+            hints["classes"] = (
+                f". The classes are {_listed(classes, CLASSES_SHOWN)}; {OTHER_LABELS}"
+            )
             if list(classes) == list(map(str, range(len(classes)))):
                 hints["unnamed"] = f". {NO_NAMES}"
-            continue
-        if name in found:
+        elif name in found:
             other, before = found[name]
-            how = "again"
-            if before != label:
-                how = f"as {given.text[:80]!r} and not {other.text[:80]!r}"
-            problems.append(f"{where}{name[:80]!r} {how}, which line {other.line} has already")
+            how = "again" if before == label else f"as {text} and not {other.text[:80]!r}"
+            problem = f"{name[:80]!r} {how}, which line {other.line} has already"
+        else:
+            found[name] = (replace(given, name=name), label)
             continue
-        found[name] = (replace(given, name=name), label)
+        problems.append(f"line {given.line}: {problem}")
     if len(problems) > PROBLEMS_SHOWN:
         problems[PROBLEMS_SHOWN:] = [f"and {len(problems) - PROBLEMS_SHOWN} more"]
     if problems:
@@ -406,14 +404,10 @@ def _loosely(text: str) -> str:
 def label_texts(classes: Sequence[str]) -> list[str]:
     """What `labels.csv` says for each class: its name, or its number where a name is not unique.
 
-    A name that is empty or one of `NOT_A_CLASS` counts as used already.
-
     >>> label_texts(["crane", "heron", "crane", "none of these"])
     ['0', 'heron', '2', '3']
     """
-    names = [as_unicode(name) for name in classes]
-    known = Counter((*names, *NOT_A_CLASS, ""))
-    labels = [name if known[name] == 1 else str(i) for i, name in enumerate(names)]
+    labels = [name or str(i) for i, name in enumerate(_unique_names(classes))]
     for label, count in Counter(labels).items():
         if count > 1:
             raise InputError(
@@ -428,11 +422,15 @@ def told_apart(classes: Sequence[str]) -> list[str]:
     >>> told_apart(["crane", "heron", "crane", ""])
     ['crane (class 0)', 'heron', 'crane (class 2)', '(class 3)']
     """
+    shown = zip(_unique_names(classes), map(as_unicode, classes), strict=True)
+    return [one or f"{name} (class {i})".lstrip() for i, (one, name) in enumerate(shown)]
+
+
+def _unique_names(classes: Sequence[str]) -> list[str]:
+    """The names of classes; empty where two share a name, or it is one of `NOT_A_CLASS`."""
     names = [as_unicode(name) for name in classes]
-    known = Counter((*names, *NOT_A_CLASS, ""))
-    return [
-        name if known[name] == 1 else f"{name} (class {i})".lstrip() for i, name in enumerate(names)
-    ]
+    known = Counter((*names, *NOT_A_CLASS))
+    return [name if known[name] == 1 else "" for name in names]
 
 
 def as_unicode(text: str) -> str:

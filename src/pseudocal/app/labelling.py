@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ from pseudocal.app.label_files import (
 )
 from pseudocal.app.publishing import publishing
 from pseudocal.app.report.images import as_frame, image_within, marked_within
-from pseudocal.app.report.page import templates
+from pseudocal.app.report.page import from_template
 from pseudocal.app.run import JOINED, LABEL_PAGE, LABEL_TABLE, Run, RunRecord, save_record
 from pseudocal.app.thresholds import ThresholdDraw, check_classifier
 from pseudocal.arrays import InputError
@@ -52,6 +52,8 @@ from pseudocal.metrics.images import RgbImage
 MOST_CELLS = 100  # columns of a row that are shown
 IMAGES_ROOM = 9_000_000  # characters that up to 200 images may take together
 MANY_IMAGES = 200  # with more, each still gets this fraction of the room, and the page grows
+
+Cells = tuple[tuple[str, str], ...]  # columns and values
 
 
 # ------------------------------------------------------------------------------ the page
@@ -70,7 +72,7 @@ class ToLabel:
     image_file: Path | RgbImage | None = None
     # the line and the column of the pixel to label; None for the whole
     pixel: tuple[int, int] | None = None
-    cells: tuple[tuple[str, str], ...] = ()  # of a row of a table: column and value
+    cells: Cells = ()  # of a row of a table
 
 
 def write_labelling_page(
@@ -112,10 +114,10 @@ def write_labelling_page(
         unit = "pixels"
     labels = label_texts(classes)
     room = IMAGES_ROOM // min(len(chosen), MANY_IMAGES)
-    files = templates()
-    style = files["page.css"].render() + "\n" + files["label.css"].render()
-    script = files["label.js"].render()
-    html: str = files["label.html"].render(
+    style = from_template("page.css") + "\n" + from_template("label.css")
+    script = from_template("label.js")
+    html = from_template(
+        "label.html",
         unit=unit,
         data={
             "unit": unit,
@@ -321,8 +323,8 @@ def shown_inputs(run: Run, rows: RowNumbers) -> list[ToLabel]:
         array = read_array(path, record.column)
         frames = [as_frame(array[i]) for i in _row_numbers(names, len(array), path)]
         return [ToLabel(*each) for each in zip(names, frames, spots, strict=True)]
-    shown = zip(names, _cells_of(run, rows), strict=True)
-    return [ToLabel(name, cells=tuple(cells)) for name, cells in shown]
+    cells = _cells_of(run, rows)
+    return [ToLabel(name, cells=each) for name, each in zip(names, cells, strict=True)]
 
 
 def _source(record: RunRecord) -> Path:
@@ -343,7 +345,7 @@ def _row_numbers(names: Sequence[str], length: int, path: Path) -> list[int]:
     return [int(name) for name in names]
 
 
-def _cells_of(run: Run, rows: RowNumbers) -> Iterator[list[tuple[str, str]]]:
+def _cells_of(run: Run, rows: RowNumbers) -> list[Cells]:
     """The columns of rows of a table, a line of a text file, or the numbers of rows of an array.
 
     A column that the model ignores and that has nothing but classes is left out: it may be the
@@ -351,20 +353,17 @@ def _cells_of(run: Run, rows: RowNumbers) -> Iterator[list[tuple[str, str]]]:
     """
     record = run.record
     if record.source is None:  # outputs that were saved without their inputs
-        yield from ([] for _ in rows)
-        return
+        return [()] * len(rows)
     path = _source(record)
     names = [str(row) if record.saved else record.names[row] for row in rows]
     if record.of_array:
         array = open_rows(str(path), dtype="float64", field=record.column)
-        for number in _row_numbers(names, len(array), path):
-            values = array.read(number).ravel()[:MOST_CELLS].tolist()
-            yield [(str(i), _few_digits(value)) for i, value in enumerate(values)]
-        return
+        numbers = _row_numbers(names, len(array), path)
+        values = [array.read(number).ravel()[:MOST_CELLS].tolist() for number in numbers]
+        return [tuple((str(i), _few_digits(v)) for i, v in enumerate(row)) for row in values]
     columns = read_descriptions(path)
     if not columns:  # log-probabilities without questions and options: their names are all there is
-        yield from ([] for _ in rows)
-        return
+        return [()] * len(rows)
     classes = set(shown_classes(record.classes, run.logits.shape[1]))
     truths = [name for name in record.ignored if set(map(str, columns.get(name, ()))) <= classes]
     hidden = {*NO_INPUTS, *(name.strip().lower() for name in truths)}
@@ -376,8 +375,10 @@ def _cells_of(run: Run, rows: RowNumbers) -> Iterator[list[tuple[str, str]]]:
         raise InputError(f"{path} has no column {brief(missing[0])}, only {', '.join(columns)}")
     length = len(next(iter(columns.values()), ()))
     as_text = plain_cell if path.name == JOINED else str  # we wrote it, with guarded cells
-    for number in _row_numbers(names, length, path):
-        yield [(str(name), as_text(_few_digits(columns[name][number]))) for name in shown]
+    return [
+        tuple((str(name), as_text(_few_digits(columns[name][number]))) for name in shown)
+        for number in _row_numbers(names, length, path)
+    ]
 
 
 def _few_digits(value: Any) -> str:

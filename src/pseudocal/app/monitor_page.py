@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from pseudocal.app.monitor_folder import (
     EARLY,
@@ -28,7 +29,7 @@ from pseudocal.app.monitor_folder import (
     needs_retraining,
 )
 from pseudocal.app.periods import parse_time
-from pseudocal.app.report.page import templates
+from pseudocal.app.report.page import from_template
 from pseudocal.monitor import DISAGREEMENT, FEWEST, UNCERTAINTY, Monitor
 
 WIDTH = 1000  # units of a chart
@@ -53,8 +54,8 @@ def value_of(known: Range | None) -> float | None:
     return None if known is None else known.value
 
 
-def in_percent(value: Range) -> str:
-    """An estimate with its interval in percent.
+def in_percent(value: Range | None) -> str:
+    """An estimate with its interval in percent; a dash if there is none.
 
     >>> in_percent(Range(0.5, 0.41, 0.6))
     '50% (41% to 60%)'
@@ -62,18 +63,18 @@ def in_percent(value: Range) -> str:
     return _with_interval(value, "{:.0%}".format)
 
 
-def in_points(value: Range) -> str:
-    """A gap with its interval in points.
+def in_points(value: Range | None) -> str:
+    """A gap with its interval in points; a dash if there is none.
 
-    >>> in_points(Range(0.1, -0.02, 0.2)), in_points(Range(-0.01))
-    ('+10 points (-2 to +20)', '-1 point')
+    >>> in_points(Range(0.1, -0.02, 0.2)), in_points(Range(-0.01)), in_points(None)
+    ('+10 points (-2 to +20)', '-1 point', '-')
     """
-    one = f"{100 * value.value:+.0f}" in ("+1", "-1")
+    one = value is not None and f"{100 * value.value:+.0f}" in ("+1", "-1")
     return _with_interval(value, lambda x: f"{100 * x:+.0f}", " point" if one else " points")
 
 
-def temperature_words(value: Range) -> str:
-    """A temperature with its interval.
+def temperature_words(value: Range | None) -> str:
+    """A temperature with its interval; a dash if there is none.
 
     >>> temperature_words(Range(1.5, 1.2, None))
     '1.50'
@@ -81,7 +82,9 @@ def temperature_words(value: Range) -> str:
     return _with_interval(value, "{:.2f}".format)
 
 
-def _with_interval(value: Range, form: Callable[[float], str], unit: str = "") -> str:
+def _with_interval(value: Range | None, form: Callable[[float], str], unit: str = "") -> str:
+    if value is None:
+        return "-"
     text = form(value.value) + unit
     if value.low is None or value.high is None:
         return text
@@ -145,11 +148,9 @@ def alarm_lines(state: State) -> Iterator[str]:
 
 def change_lines(change: Change) -> Iterator[str]:
     """What changed, in sentences."""
-    since = (
-        "before the oldest stored batch"
-        if change.since is None
-        else f"with the batch of {change.since}"
-    )
+    since = "before the oldest stored batch"
+    if change.since is not None:
+        since = f"with the batch of {change.since}"
     yield f"{SIGNALS[change.signal]} The change began {since}."
     worse = [one for one in change.classes if max(one.increase.values()) > 0][:3]
     if worse:
@@ -169,12 +170,9 @@ def labels_lines(event: LabelsEvent) -> Iterator[str]:
         f"minus accuracy: {in_points(event.gap)} with T = {event.before:.2f}."
     )
     changed = event.temperature != event.before
-    if not changed:
-        yield f"T = {event.temperature:.2f} stays in use."
-    elif event.retrain:
-        yield f"T = {event.temperature:.2f} is in use now."
-    else:
-        yield f"T = {event.temperature:.2f} is in use now. Deploy the model in labelling/."
+    deploy = "" if event.retrain else " Deploy the model in labelling/."
+    use = f"is in use now.{deploy}" if changed else "stays in use."
+    yield f"T = {event.temperature:.2f} {use}"
     if event.retrain:
         until = " Until then, use the recalibrated model in labelling/." if changed else ""
         yield (
@@ -189,41 +187,16 @@ def labels_lines(event: LabelsEvent) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class AxisLabel:
-    """A text beside a chart, and where it stands, in percent."""
+class Text:
+    """A text beside a chart, or a vertical line through it: where it stands, and its class."""
 
     at: float
     text: str
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A vertical line: where it stands, in percent, its class and its text."""
-
-    at: float
-    kind: str
-    text: str
-
-    @property
-    def side(self) -> str:
-        """The side of the line that the text stands on: inside the chart."""
-        return "right" if self.at < 20 else "left"
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A chart over time."""
-
-    name: str  # its name in the page
-    title: str  # its heading
-    description: str  # what it shows, for screen readers
-    legend: Sequence[tuple[str, str]]  # the class and the text of each line
-    paths: Sequence[tuple[str, str]]  # the class and the path of each line, band and dot
-    y_ticks: Sequence[AxisLabel]  # the texts at the left
-    tips: Sequence[tuple[float, float, str]] = ()  # left edge, width and text of each batch
+    kind: str = ""
 
 
 Position = Callable[[float], float]
+Value = TypeVar("Value")
 
 
 class Axis:
@@ -248,7 +221,7 @@ class Axis:
         return self.at(min(max(time, self.first), self.last))
 
     @property
-    def ticks(self) -> list[AxisLabel]:
+    def ticks(self) -> list[Text]:
         """A few times below the chart."""
         span = self.last - self.first
         found = [self.first]
@@ -262,8 +235,7 @@ class Axis:
             found.append(self.last)
         form = "%m-%d %H:%M" if 0 < span < 2 * 86400 else "%Y-%m-%d"
         return [
-            AxisLabel(self.at(time) / WIDTH * 100, datetime.fromtimestamp(time, UTC).strftime(form))
-            for time in found
+            Text(self.at(time), datetime.fromtimestamp(time, UTC).strftime(form)) for time in found
         ]
 
     @property
@@ -276,31 +248,32 @@ class Axis:
         return [(round(left, 1), round(right - left, 1)) for left, right in found]
 
 
-class Drawing:
-    """The lines, bands and dots of a chart: a class and a path each.
+@dataclass(frozen=True)
+class Chart:
+    """A chart over time: what was drawn on it, a class and a path each."""
 
-    Args:
-        axis: where each batch stands.
-        y: the height of a value.
-
-    """
-
-    def __init__(self, axis: Axis, y: Position) -> None:
-        self.paths: list[tuple[str, str]] = []
-        self._xs = axis.xs
-        self._y = y
+    name: str  # its name in the page
+    title: str  # its heading
+    description: str  # what it shows, for screen readers
+    axis: Axis  # where each batch stands
+    y: Position  # the height of a value
+    y_ticks: Sequence[Text]  # the texts at the left
+    legend: list[tuple[str, str]]  # the class and the text of each line
+    tips: Sequence[tuple[float, float, str]] = ()  # left edge, width and text of each batch
+    paths: list[tuple[str, str]] = field(default_factory=list)
 
     def level(self, value: float) -> None:
         """Draw a horizontal line."""
-        self.paths.append(("level", f"M0 {self._y(value):g}H{WIDTH}"))
+        self.paths.append(("level", f"M0 {self.y(value):g}H{WIDTH}"))
 
     def line(self, kind: str, values: Sequence[float | None], *, dots: bool = False) -> None:
         """Draw a line through the values of the batches; a missing one interrupts it."""
-        pairs = zip(self._xs, values, strict=True)
-        points = [None if value is None else (x, self._y(value)) for x, value in pairs]
-        self.paths.append((kind, _line(points)))
+        runs = list(_runs(zip(self.axis.xs, values, strict=True)))
+        heights = [[(x, self.y(value)) for x, value in run] for run in runs]
+        self.paths.append((kind, "".join(_line(run) for run in heights)))
         if dots:
-            self.paths.append((f"{kind} dots", "".join(_line([point]) for point in points)))
+            path = "".join(_line([point]) for run in heights for point in run)
+            self.paths.append((f"{kind} dots", path))
 
     def line_and_dots(self, kind: str, values: Sequence[float | None]) -> None:
         """Draw a line, with dots if there are few batches."""
@@ -308,49 +281,56 @@ class Drawing:
 
     def band(self, values: Sequence[Range | None]) -> None:
         """Draw the area between both ends of the values; a missing one interrupts it."""
+        ends = [
+            None if one is None or one.low is None or one.high is None else (one.low, one.high)
+            for one in values
+        ]
         path = ""
-        run: list[tuple[float, float, float]] = []
-        for x, value in zip([*self._xs, 0.0], [*values, None], strict=True):
-            if value is not None and value.low is not None and value.high is not None:
-                run.append((x, self._y(value.low), self._y(value.high)))
-                continue
+        for run in _runs(zip(self.axis.xs, ends, strict=True)):
             if len(run) == 1:
-                middle, low, high = run[0]
-                run = [(middle - 4, low, high), (middle + 4, low, high)]
-            if run:
-                upper = [(x, high) for x, _, high in run]
-                lower = [(x, low) for x, low, _ in reversed(run)]
-                path += _line([*upper, *lower]) + "Z"
-            run = []
+                [(x, end)] = run
+                run = [(x - 4, end), (x + 4, end)]
+            upper = [(x, self.y(high)) for x, (_, high) in run]
+            lower = [(x, self.y(low)) for x, (low, _) in reversed(run)]
+            path += _line([*upper, *lower]) + "Z"
         self.paths.append(("band", path))
 
     def measurement(self, x: float, value: Range) -> None:
         """Draw a dot with its interval at some place."""
-        low = self._y(value.low or 0.0)
-        high = self._y(1.0 if value.high is None else value.high)
+        low = self.y(value.low or 0.0)
+        high = self.y(1.0 if value.high is None else value.high)
         self.paths.append(("measured", f"M{x:g} {low:g}V{high:g}"))
-        self.paths.append(("measured dots", _line([(x, self._y(value.value))])))
+        self.paths.append(("measured dots", _line([(x, self.y(value.value))])))
 
 
-def _line(points: Sequence[tuple[float, float] | None]) -> str:
-    """A path through points; a point that is None interrupts it, and round caps make one a dot.
+def _runs(points: Iterable[tuple[float, Value | None]]) -> Iterator[list[tuple[float, Value]]]:
+    """The points between those whose value is missing.
 
-    >>> _line([(0, 1), (2, 3), None, (4, 5)])
-    'M0 1L2 3M4 5h0'
+    >>> list(_runs([(0, 1.0), (2, 3.0), (3, None), (4, 5.0)]))
+    [[(0, 1.0), (2, 3.0)], [(4, 5.0)]]
     """
-    path = ""
-    length = 0
-    for point in [*points, None]:
-        if point is None:
-            path += "h0" if length == 1 else ""
-            length = 0
-            continue
-        path += f"{'L' if length else 'M'}{point[0]:g} {point[1]:g}"
-        length += 1
-    return path
+    run: list[tuple[float, Value]] = []
+    for x, value in points:
+        if value is not None:
+            run.append((x, value))
+        elif run:
+            yield run
+            run = []
+    if run:
+        yield run
 
 
-def _fractions(low: float, high: float) -> tuple[Position, list[AxisLabel]]:
+def _line(points: Sequence[tuple[float, float]]) -> str:
+    """A path through points; round caps make a single one a dot.
+
+    >>> _line([(0, 1), (2, 3)]), _line([(4, 5)])
+    ('M0 1L2 3', 'M4 5h0')
+    """
+    path = "M" + "L".join(f"{x:g} {y:g}" for x, y in points)
+    return path + "h0" if len(points) == 1 else path
+
+
+def _fractions(low: float, high: float) -> tuple[Position, list[Text]]:
     """A linear axis of fractions, in steps of 5 or 10 points."""
     step = 0.05 if high - low <= 0.3 else 0.1
     bottom = max(0.0, math.floor(low / step) * step)
@@ -365,12 +345,10 @@ def _fractions(low: float, high: float) -> tuple[Position, list[AxisLabel]]:
     count = round((top - bottom) / step)
     every = math.ceil(count / 6)
     values = [bottom + i * step for i in range(0, count + 1, every)]
-    return position, [AxisLabel(position(value), f"{value:.0%}") for value in values]
+    return position, [Text(position(value), f"{value:.0%}") for value in values]
 
 
-def _logarithms(
-    low: float, high: float, values: Sequence[float]
-) -> tuple[Position, list[AxisLabel]]:
+def _logarithms(low: float, high: float, values: Sequence[float]) -> tuple[Position, list[Text]]:
     """A logarithmic axis with ticks at given values."""
 
     def position(value: float) -> float:
@@ -378,7 +356,7 @@ def _logarithms(
         return round(HEIGHT * math.log(high / inside) / math.log(high / low), 2)
 
     return position, [
-        AxisLabel(position(value), f"{value:g}") for value in values if low <= value <= high
+        Text(position(value), f"{value:g}") for value in values if low <= value <= high
     ]
 
 
@@ -392,42 +370,40 @@ def accuracy_chart(
     estimates = [batch.accuracy for batch in batches]
     confidences = [batch.confidence for batch in batches]
     agreements = [batch.agreement for batch in batches]
-    shown = [*confidences, *agreements, *truths.values()]
+    shown = [*confidences, *agreements, *truths.values(), value_of(baseline)]
     for known in (*estimates, *(one.accuracy for one in labels)):
         if known is not None:
             shown += [known.value, known.low, known.high]
-    if baseline is not None:
-        shown.append(baseline.value)
     numbers = [value for value in shown if value is not None]
     y, ticks = _fractions(min(numbers), max(numbers))
-    drawing = Drawing(axis, y)
-    drawing.band(estimates)
-    legend = [("estimated", "estimated accuracy, 90% interval")]
-    if baseline is not None:
-        drawing.level(baseline.value)
-        legend.append(("level", "accuracy of the baseline"))
-    if any(agreement is not None for agreement in agreements):
-        drawing.line("agreement", agreements)
-        legend.append(("agreement", "agreement of the second model"))
-    drawing.line("confidence", confidences)
-    legend.append(("confidence", "mean calibrated confidence"))
-    drawing.line_and_dots("estimated", [value_of(known) for known in estimates])
-    if truths:
-        drawing.line("true", [truths.get(batch.id) for batch in batches], dots=True)
-        legend.append(("true", "true accuracy (ground truth)"))
-    for one in labels:
-        drawing.measurement((axis.of(one.first) + axis.of(one.last)) / 2, one.accuracy)
-    if labels:
-        legend.append(("measured", "measured on labels, 95% interval"))
-    return Chart(
+    chart = Chart(
         name="accuracy",
         title="Accuracy",
         description=f"Estimated accuracy and confidence of {len(batches):,} batches over time.",
-        legend=legend,
-        paths=drawing.paths,
+        axis=axis,
+        y=y,
         y_ticks=ticks,
+        legend=[("estimated", "estimated accuracy, 90% interval")],
         tips=[(*area, _tip(batch)) for area, batch in zip(axis.areas, batches, strict=True)],
     )
+    chart.band(estimates)
+    if baseline is not None:
+        chart.level(baseline.value)
+        chart.legend.append(("level", "accuracy of the baseline"))
+    if any(agreement is not None for agreement in agreements):
+        chart.line("agreement", agreements)
+        chart.legend.append(("agreement", "agreement of the second model"))
+    chart.line("confidence", confidences)
+    chart.legend.append(("confidence", "mean calibrated confidence"))
+    chart.line_and_dots("estimated", [value_of(known) for known in estimates])
+    if truths:
+        chart.line("true", [truths.get(batch.id) for batch in batches], dots=True)
+        chart.legend.append(("true", "true accuracy (ground truth)"))
+    for one in labels:
+        chart.measurement((axis.of(one.first) + axis.of(one.last)) / 2, one.accuracy)
+    if labels:
+        chart.legend.append(("measured", "measured on labels, 95% interval"))
+    return chart
 
 
 def _tip(batch: BatchEvent) -> str:
@@ -440,7 +416,7 @@ def _tip(batch: BatchEvent) -> str:
     return ", ".join(words)
 
 
-def marks_of(events: Sequence[Event], axis: Axis) -> list[Mark]:
+def marks_of(events: Sequence[Event], axis: Axis) -> list[Text]:
     """Alarms, recalibrations and later baselines."""
     marks = []
     latest: str | None = None
@@ -448,28 +424,29 @@ def marks_of(events: Sequence[Event], axis: Axis) -> list[Mark]:
         if isinstance(event, BatchEvent):
             latest = event.time
             if event.raised:
-                marks.append(Mark(axis.of(latest) / WIDTH * 100, "alarm", "alarm"))
+                marks.append(Text(axis.of(latest), "alarm", "alarm"))
         elif isinstance(event, LabelsEvent):
-            marks.append(Mark(axis.of(event.last) / WIDTH * 100, "recalibrated", "labels"))
+            marks.append(Text(axis.of(event.last), "labels", "recalibrated"))
         elif isinstance(event, BaselineEvent) and latest is not None:
-            marks.append(Mark(axis.of(latest) / WIDTH * 100, "restart", "new baseline"))
+            marks.append(Text(axis.of(latest), "new baseline", "restart"))
     return marks
 
 
 def evidence_chart(batches: Sequence[BatchEvent], axis: Axis, threshold: float) -> Chart:
     """The evidence after each batch, and the threshold of the alarm."""
     y, ticks = _logarithms(SMALLEST_E, LARGEST_E, [10.0**k for k in range(-1, 5)])
-    drawing = Drawing(axis, y)
-    drawing.level(threshold)
-    drawing.line_and_dots("confidence", [batch.e_value for batch in batches])
-    return Chart(
+    chart = Chart(
         name="evidence",
         title="Evidence that the model got worse",
         description=f"The evidence after {len(batches):,} batches; the alarm is at {threshold:g}.",
-        legend=(("confidence", "after the batch"), ("level", f"alarm at {threshold:g}")),
-        paths=drawing.paths,
+        axis=axis,
+        y=y,
         y_ticks=ticks,
+        legend=[("confidence", "after the batch"), ("level", f"alarm at {threshold:g}")],
     )
+    chart.level(threshold)
+    chart.line_and_dots("confidence", [batch.e_value for batch in batches])
+    return chart
 
 
 def temperature_chart(batches: Sequence[BatchEvent], axis: Axis) -> Chart | None:
@@ -486,18 +463,19 @@ def temperature_chart(batches: Sequence[BatchEvent], axis: Axis) -> Chart | None
             drawn += [min(max(end, 0.1), 20) for end in (one.low, one.high) if end is not None]
     ticks_at = [0.1, 0.25, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20]
     y, ticks = _logarithms(min(*drawn, 0.9) / 1.3, 1.3 * max(*drawn, 1.1), ticks_at)
-    drawing = Drawing(axis, y)
-    drawing.band(fitted)
-    drawing.line("confidence", in_use)
-    drawing.line_and_dots("estimated", values)
-    return Chart(
+    chart = Chart(
         name="temperature",
         title="Temperature",
         description=f"The temperature fitted to each of {len(batches):,} batches, and that in use.",
-        legend=(("estimated", "fits the batch, 95% interval"), ("confidence", "in use")),
-        paths=drawing.paths,
+        axis=axis,
+        y=y,
         y_ticks=ticks,
+        legend=[("estimated", "fits the batch, 95% interval"), ("confidence", "in use")],
     )
+    chart.band(fitted)
+    chart.line("confidence", in_use)
+    chart.line_and_dots("estimated", values)
+    return chart
 
 
 # ------------------------------------------------------------------------------ the page
@@ -519,31 +497,32 @@ def page(state: State, events: Sequence[Event]) -> str:
     batches = [event for event in events if isinstance(event, BatchEvent)]
     alarm = Monitor.from_json(state.monitor)
     charts: list[Chart | None] = []
-    times: list[AxisLabel] = []
-    marks: list[Mark] = []
-    last: list[str] = []
+    times: list[Text] = []
+    marks: list[Text] = []
     if batches:
         in_time = sorted(batches, key=lambda batch: parse_time(batch.time))
         axis = Axis(in_time)
-        charts.append(accuracy_chart(state, in_time, events, axis))
-        charts.append(evidence_chart(in_time, axis, alarm.report.threshold))
-        charts.append(temperature_chart(in_time, axis))
+        charts = [
+            accuracy_chart(state, in_time, events, axis),
+            evidence_chart(in_time, axis, alarm.report.threshold),
+            temperature_chart(in_time, axis),
+        ]
         times = axis.ticks
         marks = marks_of(events, axis)
-        last = list(batch_lines(batches[-1], state))
     word, tone = headline(state)
     truths = {event.batch: event for event in events if isinstance(event, TruthEvent)}
     rows = [_row(batch, truths.get(batch.id)) for batch in reversed(batches[-LATE:])]
-    html: str = templates()["monitor.html"].render(
+    return from_template(
+        "monitor.html",
         state=state,
         report=alarm.report,
         word=word,
         tone=tone,
         retrain=needs_retraining(state),
-        charts=[chart for chart in charts if chart is not None],
+        charts=charts,
         times=times,
         marks=marks,
-        last=last,
+        last=list(batch_lines(batches[-1], state)) if batches else [],
         alarm=list(alarm_lines(state)),
         labelled=[] if state.labelled is None else list(labels_lines(state.labelled)),
         header=list(rows[0]) if rows else [],
@@ -554,23 +533,21 @@ def page(state: State, events: Sequence[Event]) -> str:
         margin=alarm.settings.margin,
         alpha=alarm.settings.alpha,
     )
-    return html
 
 
 def _row(batch: BatchEvent, truth: TruthEvent | None) -> dict[str, str]:
     """A row of the table of batches: the cells by the name of their column."""
     skipped = f" ({batch.skipped:,} skipped)" if batch.skipped else ""
     e_value = f"{batch.e_value:.2g}" if batch.e_value < LARGEST_E else f"above {LARGEST_E:,.0f}"
-    fits = "-" if batch.temperature is None else temperature_words(batch.temperature)
     return {
         "Batch": batch.time,
         "Inputs": f"{batch.inputs:,}{skipped}",
-        "Estimated accuracy": "-" if batch.accuracy is None else in_percent(batch.accuracy),
+        "Estimated accuracy": in_percent(batch.accuracy),
         "Confidence": f"{batch.confidence:.0%}",
         "Agreement": "-" if batch.agreement is None else f"{batch.agreement:.0%}",
-        "T that fits": fits,
+        "T that fits": temperature_words(batch.temperature),
         "T in use": f"{batch.in_use:.2f}",
-        "Confidence - accuracy": "-" if batch.gap is None else in_points(batch.gap),
+        "Confidence - accuracy": in_points(batch.gap),
         "Evidence": f"{e_value}, alarm" if batch.alarm else e_value,
         "True accuracy": "-" if truth is None else f"{truth.accuracy:.0%}",
     }
@@ -581,61 +558,16 @@ def _row(batch: BatchEvent, truth: TruthEvent | None) -> dict[str, str]:
 
 def metrics(state: State, events: Sequence[Event]) -> str:
     """The last batch and the alarm in the text format of Prometheus."""
-    batches = [event for event in events if isinstance(event, BatchEvent)]
-    report = Monitor.from_json(state.monitor).report
-    numbers: dict[str, tuple[str, float | None]] = {
-        "alarm": ("Whether the alarm is raised.", float(state.change is not None)),
-        "retrain": (
-            "Whether the labels indicate that the model needs retraining.",
-            float(needs_retraining(state)),
-        ),
-        "e_value": ("Evidence that the model got worse.", report.e_value),
-        "alarm_threshold": ("The e-value that raises the alarm.", report.threshold),
-        "watched_inputs": ("Inputs since the baseline.", report.inputs),
-        "watched_batches": ("Batches since the baseline.", state.batches),
-        "temperature_in_use": ("The temperature in use.", state.temperature),
-    }
-    if state.labelled is not None:
-        numbers["measured_accuracy"] = (
-            "Accuracy measured on labels.",
-            state.labelled.accuracy.value,
-        )
-    if batches:
-        numbers |= _numbers_of(batches[-1])
-    label = _escaped(state.baseline.model)
-    lines = []
-    for name, (text, value) in numbers.items():
-        if value is None:
-            continue
-        full = f"pseudocal_{name}"
-        lines += [f"# HELP {full} {text}", f"# TYPE {full} gauge"]
-        lines.append(f'{full}{{model="{label}"}} {value:.12g}')
-    return "\n".join(lines) + "\n"
-
-
-def _numbers_of(batch: BatchEvent) -> dict[str, tuple[str, float | None]]:
-    accuracy = batch.accuracy
-    return {
-        "batch_time_seconds": ("The time of the last batch.", parse_time(batch.time).timestamp()),
-        "batch_inputs": ("Inputs of the last batch.", batch.inputs),
-        "batch_skipped": ("Unreadable inputs of the last batch.", batch.skipped),
-        "estimated_accuracy": ("Estimated accuracy.", value_of(accuracy)),
-        "estimated_accuracy_low": (
-            "Lower end of its interval.",
-            None if accuracy is None else accuracy.low,
-        ),
-        "estimated_accuracy_high": (
-            "Upper end of its interval.",
-            None if accuracy is None else accuracy.high,
-        ),
-        "mean_confidence": ("Mean calibrated confidence.", batch.confidence),
-        "agreement": ("Agreement with the second model.", batch.agreement),
-        "temperature_asked": (
-            "The temperature fitted to the last batch.",
-            value_of(batch.temperature),
-        ),
-        "estimated_gap": ("Mean confidence minus estimated accuracy.", value_of(batch.gap)),
-    }
+    batch = next((each for each in reversed(events) if isinstance(each, BatchEvent)), None)
+    return from_template(
+        "metrics.txt",
+        state=state,
+        report=Monitor.from_json(state.monitor).report,
+        retrain=needs_retraining(state),
+        model=_escaped(state.baseline.model),
+        batch=batch,
+        seconds=None if batch is None else parse_time(batch.time).timestamp(),
+    )
 
 
 def _escaped(text: str) -> str:

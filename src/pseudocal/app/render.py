@@ -7,7 +7,7 @@ file on two inputs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from pseudocal.app.report.images import map_images
 from pseudocal.app.report.page import card_of
 from pseudocal.app.report.predictions import (
     Confidences,
-    PredictionTable,
+    Write,
     class_name,
     default_table,
     image_table,
@@ -35,7 +35,7 @@ from pseudocal.app.report.predictions import (
 from pseudocal.app.report.record import Example
 from pseudocal.app.run import CALIBRATION, PAGE, PREDICTIONS, REPORT, Run, RunRecord
 from pseudocal.app.thresholds import RunThreshold
-from pseudocal.arrays import InputError, Labelled
+from pseudocal.arrays import InputError, Labelled, Logits
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.confidence import confidences
 from pseudocal.calibrators.labels import CANNOT_TELL, NONE_OF_THESE, LabelSample
@@ -45,8 +45,6 @@ from pseudocal.maps import IGNORED
 from pseudocal.notebook import card
 
 SAMPLED = "; figures from a sample of the pixels"
-
-Write = Callable[[PredictionTable], None]  # writes a part of the predictions
 
 
 @dataclass(frozen=True)
@@ -163,12 +161,9 @@ def render_threshold(
     run: Run, calibration: Calibration, threshold: RunThreshold, folder: Path
 ) -> None:
     """Write what a threshold changes: `threshold.json`, the predictions, and the last report."""
-    record = run.record
-    accepted = threshold.accepted_rows(run)
     with writing_table(_predictions_file(run, folder)) as write:
-        for rows in row_chunks(run.logits):
-            seen = Confidences.of(np.asarray(run.logits[rows]), calibration)
-            write(row_table(record.names[rows], seen, record.classes, accepted[rows]))
+        for _ in _written_rows(run, calibration, threshold, write):
+            pass
     threshold.save(folder)
     if os.path.lexists(run.folder / REPORT):  # saved outputs have none before `refine`
         report = Report.load(own_file(run.folder, REPORT))
@@ -177,6 +172,20 @@ def render_threshold(
 
 def _predictions_file(run: Run, folder: Path) -> Path:
     return folder / PREDICTIONS.format(run.record.table or default_table())
+
+
+def _written_rows(
+    run: Run, calibration: Calibration, threshold: RunThreshold | None, write: Write
+) -> Iterator[tuple[slice, Logits, Confidences]]:
+    """Write the predictions of a classifier, and yield each part that was written."""
+    record = run.record
+    accepted = None if threshold is None else threshold.accepted_rows(run)
+    for rows in row_chunks(run.logits):
+        logits = np.asarray(run.logits[rows])
+        seen = Confidences.of(logits, calibration)
+        accept = None if accepted is None else accepted[rows]
+        write(row_table(record.names[rows], seen, record.classes, accept))
+        yield rows, logits, seen
 
 
 def _render_rows(
@@ -188,17 +197,11 @@ def _render_rows(
     files = record.image_files
     texts = _texts(record)
     truth = record.ground_truth
-    accepted = None if threshold is None else threshold.accepted_rows(run)
-    for rows in row_chunks(run.logits):
-        logits = np.asarray(run.logits[rows])
-        names = record.names[rows]
-        seen = Confidences.of(logits, calibration)
-        accept = None if accepted is None else accepted[rows]
-        write(row_table(names, seen, record.classes, accept))
+    for rows, logits, seen in _written_rows(run, calibration, threshold, write):
         summary.add_rows(
             logits,
             seen,
-            names,
+            record.names[rows],
             image_files=None if files is None else [Path(path) for path in files[rows]],
             texts=None if texts is None else texts[rows],
             ground_truth=None if truth is None else np.array(truth[rows]),

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,7 +63,7 @@ class ThresholdDraw(NamedTuple):
     temperature: float
 
     def __str__(self) -> str:
-        return f"threshold {100 * self.max_error:.6g}% at T={self.temperature:.6g}"
+        return f"threshold {in_percent(self.max_error)} at T={self.temperature:.6g}"
 
     @classmethod
     def parse(cls, text: str) -> ThresholdDraw | None:
@@ -168,45 +169,40 @@ def threshold_of(
     predicted, confidence, second = predictions_of(run, temperature)
     if one_model:
         second = None
-    found = find_threshold(predicted, confidence, max_error, labels, second=second)
-    sampling = None
-    same_labels = False
-    classes: tuple[ClassLine, ...] = ()
+    find = partial(find_threshold, predicted, confidence, labels=labels, second=second)
+    found = find(max_error=max_error)
+    of_run = RunThreshold(**asdict(found), temperature=temperature, upper=found.bound)
     if labels is not None:
-        sampling = "threshold" if labels.pool is not None else labels.sampling
-        same_labels = calibration.measured is not None and labels.pool is None
         by_class = find_class_thresholds(predicted, confidence, max_error, labels, second=second)
-        classes = tuple(_class_line(one, run.record.classes) for one in by_class)
-    possible = None
-    if found.basis != "guaranteed" and found.labels_needed is None:
-        for larger in (error for error in LARGER_ERRORS if error > max_error):
-            other = find_threshold(predicted, confidence, larger, labels, second=second)
-            if other.basis == "guaranteed" or other.labels_needed is not None:
-                possible = larger
-                break
-    given = 0 if labels is None else int((labels.labels != CANNOT_TELL).sum())
-    of_run = RunThreshold(
-        **asdict(found),
-        temperature=temperature,
-        upper=found.bound,
-        sampling=sampling,
-        given=given,
-        same_labels=same_labels,
-        classes=classes,
-        possible_error=possible,
-    )
-    return replace(of_run, promise=promise(found, given, exact=of_run.exact))
+        of_run = replace(
+            of_run,
+            sampling="threshold" if labels.pool is not None else labels.sampling,
+            given=int((labels.labels != CANNOT_TELL).sum()),
+            same_labels=calibration.measured is not None and labels.pool is None,
+            classes=tuple(_class_line(one, run.record.classes) for one in by_class),
+        )
+    if not _is_within_reach(found):
+        larger = (error for error in LARGER_ERRORS if error > max_error)
+        possible = (error for error in larger if _is_within_reach(find(max_error=error)))
+        of_run = replace(of_run, possible_error=next(possible, None))
+    return replace(of_run, promise=promise(of_run))
+
+
+def _is_within_reach(found: Threshold) -> bool:
+    """Whether there is a guarantee, or some number of labels is expected to give one."""
+    return found.basis == "guaranteed" or found.labels_needed is not None
 
 
 def _class_line(found: ClassThreshold, classes: Sequence[str]) -> ClassLine:
     """A line of the table; without enough labels, a class has no threshold."""
     number = found.number
     name = classes[number] if number < len(classes) else str(number)
+    line = ClassLine(number, name, found.light, None, None, 0.0, found.labels)
     if found.light == "not enough labels":
-        return ClassLine(number, name, found.light, None, None, 0.0, found.labels)
+        return line
     rule = found.threshold
-    return ClassLine(
-        number, name, found.light, rule.confidence, rule.if_disagree, rule.coverage, found.labels
+    return replace(
+        line, confidence=rule.confidence, if_disagree=rule.if_disagree, coverage=rule.coverage
     )
 
 
@@ -235,22 +231,25 @@ def predictions_of(
     return predictions(run.logits), confidences(run.logits, temperature), second
 
 
-def promise(found: Threshold, given: int = 0, *, exact: bool = True) -> str:
+def in_percent(error: float) -> str:
+    """A limit of the error as a percentage, as it was given.
+
+    >>> in_percent(0.05), in_percent(0.0125)
+    ('5%', '1.25%')
+    """
+    return f"{100 * error:.6g}%"
+
+
+def promise(found: RunThreshold) -> str:
     """What a threshold promises, in a sentence.
 
-    >>> print(promise(Threshold(0.05, "guaranteed", 0.9, None, False, 0.3, 0.02, 60), 100))
+    >>> print(promise(RunThreshold(0.05, "guaranteed", 0.9, None, False, 0.3, 0.02, 60, given=100)))
     At most 5% of the accepted predictions are wrong, with a probability of 90% (0 errors on 60
     accepted inputs with labels).
-
-    Args:
-        found: the threshold.
-        given: the number of labels given.
-        exact: whether the probability is proven.
-
     """
-    most = f"{100 * found.max_error:.6g}%"
+    most = in_percent(found.max_error)
     if found.basis == "guaranteed":
-        about = "" if exact else "about "
+        about = "" if found.exact else "about "
         return (
             f"At most {most} of the accepted predictions are wrong, with a probability of "
             f"{about}{LEVEL:.0%} ({count(found.errors, 'error')} on {found.labels:,} accepted "
@@ -262,10 +261,10 @@ def promise(found: Threshold, given: int = 0, *, exact: bool = True) -> str:
             f"our tests, the true error was higher than estimated for {ESTIMATES_BROKEN:.0%} of "
             "models. Label inputs to get a guarantee."
         )
-    if not given:
+    if not found.given:
         return f"No threshold has an estimated error of at most {most}. Nothing is accepted."
     return (
-        f"With {count(given, 'label')}, no threshold guarantees an error of at most {most}. "
+        f"With {count(found.given, 'label')}, no threshold guarantees an error of at most {most}. "
         "Nothing is accepted."
     )
 
@@ -285,16 +284,16 @@ def threshold_lines(found: RunThreshold, run: Run) -> Iterator[str]:
             yield f"  {line.name}: {rule}{line.light} ({count(line.labels, 'label')})"
         if len(found.classes) > CLASSES_SHOWN:
             yield f"  ... and {len(found.classes) - CLASSES_SHOWN} more in {THRESHOLD}"
-    most = f"{100 * found.max_error:.6g}%"
     if found.basis == "guaranteed":
         return
     if found.labels_needed is None:
         more = "improve the model"
         if found.possible_error is not None:
-            more = f"allow more errors: --max-error {100 * found.possible_error:.6g}%"
+            more = f"allow more errors: --max-error {in_percent(found.possible_error)}"
         yield "No number of labels is expected to give a guarantee."
         yield f"Next: {more}"
         return
+    most = in_percent(found.max_error)
     yield f"Next: pseudocal label {run.folder} --for-threshold {most} -n {found.labels_needed}"
 
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from pseudocal.app.models.files import NOT_EXPORTED
 from pseudocal.app.report.findings import facts_of, headline_of, recommendation_of
 from pseudocal.app.report.images import thumbnail
-from pseudocal.app.report.page import templates
+from pseudocal.app.report.page import from_template
 from pseudocal.app.report.predictions import Confidences, class_name
 from pseudocal.app.report.record import (
     Bins,
@@ -302,9 +302,9 @@ def usage_of(
         how = "unchanged"
     elif model.files or model.kind in NOT_EXPORTED:
         how = model.recipe
-    template = templates()["usage.txt"]
-    code: str = template.render(how=how, model=model, temperature=temperature, segments=segments)
-    return code
+    return from_template(
+        "usage.txt", how=how, model=model, temperature=temperature, segments=segments
+    )
 
 
 def _fit(calibration: Calibration) -> Fit:
@@ -341,41 +341,28 @@ def class_rows(summary: Summary) -> tuple[ClassRow, ...]:
     if summary.unit == "inputs":
         predicted = sorted(predicted, key=lambda i: -count[i])[:CLASSES_SHOWN]
     total = float(count.sum())
+    seen = summary.seen() if summary.unit == "pixels" else None
+    scores = None if seen is None else [part.classes() for part in seen]
     rows = []
     for i in predicted:
         n, before, after, right = summary.by_class[:, i].tolist()
+        of_class = _finite([right / n])
+        if scores is not None:
+            old, new = (each[i] for each in scores)
+            of_class = _finite([old["precision"], old["iou"], old["ece"], new["ece"]])
         name = class_name(i, summary.classes)
-        precision = None if math.isnan(right) else right / n
-        rows.append(ClassRow(name, n / total, before / n, after / n, precision))
-    seen = summary.seen() if summary.unit == "pixels" else None
-    if seen is None:
-        return tuple(rows)
-    scores = [part.classes() for part in seen]
-    return tuple(
-        _with_scores(row, scores[0][i], scores[1][i])
-        for row, i in zip(rows, predicted, strict=True)
-    )
-
-
-def _with_scores(row: ClassRow, old: dict[str, Any], new: dict[str, Any]) -> ClassRow:
-    """A class of a segmentation model with its scores before and after calibration."""
-    precision, iou, ece_before, ece_after = _finite(
-        [old["precision"], old["iou"], old["ece"], new["ece"]]
-    )
-    return replace(row, precision=precision, iou=iou, ece_before=ece_before, ece_after=ece_after)
+        rows.append(ClassRow(name, n / total, before / n, after / n, *of_class))
+    return tuple(rows)
 
 
 def selection_of(summary: Summary) -> tuple[Threshold, ...]:
     """Coverage and error at each threshold that any prediction reaches."""
     from_above = summary.selection[:, ::-1].cumsum(axis=1)[:, ::-1]
-    count, confidence, right = from_above.tolist()
-    rows = []
-    for k, threshold in enumerate(THRESHOLDS):
-        if count[k] > 0:
-            error = None if math.isnan(right[k]) else 1 - right[k] / count[k]
-            expected = 1 - confidence[k] / count[k]
-            rows.append(Threshold(threshold, count[k] / count[0], expected, error))
-    return tuple(rows)
+    count, confidence, right = from_above[:, from_above[0] > 0]
+    coverage = (count / from_above[0, 0]).tolist()
+    expected_error = (1 - confidence / count).tolist()
+    error = _finite(1 - right / count)
+    return tuple(map(Threshold, THRESHOLDS, coverage, expected_error, error))
 
 
 def _examples(summary: Summary) -> Examples:

@@ -72,6 +72,7 @@ class Figure:
 def histogram(report: Report) -> Figure:
     """The distribution of the confidence, before next to after if T has changed it."""
     confidence = report.confidence
+    edges = confidence.edges
     unit = report.unit
     total = sum(confidence.before)
     counts = {"before": confidence.before}
@@ -86,21 +87,17 @@ def histogram(report: Report) -> Figure:
             f"{confidence.mean_after:.1%} after."
         )
         header = ("confidence", *counts)
+    words = [f" {when}" for when in counts] if len(counts) > 1 else [""]
     columns = []
     rows = []
-    for k in range(len(confidence.edges) - 1):
-        low = confidence.edges[k]
-        high = confidence.edges[k + 1]
-        bars = {when: each[k] / total for when, each in counts.items()}
+    for low, high, *bin_counts in zip(edges, edges[1:], *counts.values(), strict=False):
+        fractions = [n / total for n in bin_counts]
         bin_text = f"{low:.2f} to {high:.2f}"
-        percents = [f"{fraction:.1%}" for fraction in bars.values()]
-        tip = percents[0]
-        if len(bars) > 1:
-            tip = ", ".join(
-                f"{percent} {when}" for percent, when in zip(percents, bars, strict=True)
-            )
+        percents = [f"{fraction:.1%}" for fraction in fractions]
+        tip = ", ".join(text + when for text, when in zip(percents, words, strict=True))
+        bars = dict(zip(counts, fractions, strict=True))
         columns.append(Column(low, high, bars, f"{bin_text}: {tip}"))
-        if any(bars.values()):
+        if any(bin_counts):
             rows.append((bin_text, *percents))
     most = _round_up(max(max(each) for each in counts.values()) / total)
     return Figure(

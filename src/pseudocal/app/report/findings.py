@@ -21,7 +21,7 @@ from pseudocal.app.report.wording import (
     rule_of,
 )
 from pseudocal.app.run import CALIBRATION
-from pseudocal.app.thresholds import ESTIMATES_BROKEN, RunThreshold
+from pseudocal.app.thresholds import ESTIMATES_BROKEN, RunThreshold, in_percent
 from pseudocal.calibrators import Reason, ReasonCode
 from pseudocal.calibrators.measured import Measured
 from pseudocal.calibrators.wording import IMPROVES, OPINIONS
@@ -167,15 +167,13 @@ def _after_labels(labels: Measured, values: Values, reason: Reason) -> Recommend
 
 def deciding_reason(report: Report) -> Reason:
     """The reason that decided the verdict: what T does if it is good, else what speaks against it."""
-    judged = report.labels or report.trust
-    if judged is None:
-        return Reason(ReasonCode.NOTHING_FITTED)
-    if judged.verdict == "apply":
-        wanted = [reason for reason in judged.reasons if reason.code in IMPROVES]
+    reasons = () if report.judged is None else report.judged.reasons
+    if report.verdict == "apply":
+        wanted = [reason for reason in reasons if reason.code in IMPROVES]
     else:
         skipped = (*OPINIONS, *IMPROVES, *NOT_MIXED)
-        wanted = [reason for reason in judged.reasons if reason.code not in skipped]
-    return (*wanted, *judged.reasons, Reason(ReasonCode.NOTHING_FITTED))[0]
+        wanted = [reason for reason in reasons if reason.code not in skipped]
+    return (*wanted, *reasons, Reason(ReasonCode.NOTHING_FITTED))[0]
 
 
 # ------------------------------------------------------------------------------ the essentials
@@ -236,7 +234,7 @@ def _accepted(threshold: RunThreshold, unit: str) -> Essential:
         "coverage": threshold.coverage,
         "unit": unit,
         "rule": rule_of(threshold),
-        "most": f"{100 * threshold.max_error:.6g}%",
+        "most": in_percent(threshold.max_error),
         "level": threshold.level,
         "about": "" if threshold.exact else "about ",
         "broken": ESTIMATES_BROKEN,

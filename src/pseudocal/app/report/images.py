@@ -26,9 +26,7 @@ TINY = 64
 CROP_LEAST = 24
 CROP_PARTS = 6
 CROP_SIDE = 320
-# Pillow's codes of filters
-NEAREST = 0
-BOX = 4
+NEAREST = 0  # Pillow's code of a filter
 # side and quality, best first
 SIZES = ((640, 85), (640, 70), (512, 70), (512, 55), (384, 55), (256, 45), (160, 40))
 
@@ -76,13 +74,11 @@ def marked_within(
     top = min(max(0, y - side // 2), max(0, image.height - side))
     part = image.crop((left, top, min(left + side, image.width), min(top + side, image.height)))
     grown = max(1, CROP_SIDE // side)
-    around = part.resize((grown * part.width, grown * part.height), NEAREST if grown > 1 else BOX)
+    around = _enlarged(part, grown)
     _mark(around, (x - left + 0.5) * grown, (y - top + 0.5) * grown, max(4, grown))
     # a small frame is enlarged, or the mark would be larger than the objects
     larger = max(1, SIZES[0][0] // (2 * max(image.size)))
-    whole = image
-    if larger > 1:
-        whole = image.resize((larger * image.width, larger * image.height), NEAREST)
+    whole = _enlarged(image, larger)
     scale = min(1.0, SIZES[0][0] / max(whole.size))
     whole.thumbnail((SIZES[0][0], SIZES[0][0]))
     _mark(whole, (x + 0.5) * larger * scale, (y + 0.5) * larger * scale, 7)
@@ -124,6 +120,11 @@ def _mark(image: Any, x: float, y: float, gap: float) -> None:
             pen.line((*near, *far), colour, width)
 
 
+def _enlarged(image: Any, times: int) -> Any:
+    """A copy in which every pixel is a square."""
+    return image.resize((times * image.width, times * image.height), NEAREST)
+
+
 def _image(pixels: RgbImage) -> Any:
     return require("PIL.Image", "cli").fromarray(pixels)
 
@@ -163,7 +164,7 @@ def _drawn(pixels: RgbImage) -> str:
     The pixels of a small image become squares: browsers would blur them.
     """
     square = max(1, MAP_SIDE // max(pixels.shape[:2]))
-    image = _image(pixels.repeat(square, axis=0).repeat(square, axis=1))
+    image = _enlarged(_image(pixels), square)
     image.thumbnail((MAP_SIDE, MAP_SIDE))
     return _address(image, "PNG")
 

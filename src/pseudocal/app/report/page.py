@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,21 +31,20 @@ from pseudocal.extras import require
 from pseudocal.files import replacing
 
 CLASSES_SHOWN = 60  # thresholds by class, like the classes themselves
+LEAST_GAP = 1e-6  # a narrower interval is rounding error
 LIGHTS = ("guaranteed", "estimated", "not enough labels")
 KNOWN_TASKS = {"huggingface": "image-classification", "huggingface-text": "text-classification"}
 
 
 def page(report: Report) -> str:
     """Draw the report as an HTML page."""
-    judged = report.labels or report.trust
     diagrams = report.reliability
     shown = (diagrams.before,) if report.unfitted else (diagrams.before, diagrams.after)
-    html: str = templates()["page.html"].render(
+    return from_template(
+        "page.html",
         report=report,
-        advice=report.recommendation,
         essentials=essentials_of(report),
-        judged=judged,
-        verdict=None if judged is None else wording.VERDICTS[judged.verdict],
+        verdict=None if report.verdict is None else wording.VERDICTS[report.verdict],
         contradicted=is_contradicted(report),
         second_opinions=second_opinions(report),
         known=known_accuracy(report),
@@ -61,7 +61,6 @@ def page(report: Report) -> str:
         unchecked=is_unchecked(report),
         intervals=any(one.interval is not None for one in diagrams.before.filled()),
     )
-    return html
 
 
 def _class_lights(report: Report) -> list[ClassLine]:
@@ -86,7 +85,7 @@ def templates() -> dict[str, Any]:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters |= {
-        "cells": _cells,
+        "cells": metric_cells,
         "chart_x": figures.chart_x,
         "chart_y": figures.chart_y,
         "track_x": figures.track_x,
@@ -106,11 +105,41 @@ def templates() -> dict[str, Any]:
     return {name: environment.get_template(name) for name in environment.list_templates()}
 
 
-def _cells(row: Measurement) -> list[tuple[str, str, str]]:
-    """A metric before, after and its change, each with an interval."""
-    parts = [row.before, row.after, row.change]
-    numbers = [(part.value, part.low, part.high) for part in parts if part is not None]
-    return wording.metric_cells(row.metric, numbers)
+def from_template(template: str, **values: Any) -> str:
+    """What a template says with these values."""
+    text: str = templates()[template].render(values)
+    return text
+
+
+def metric_cells(row: Measurement) -> list[tuple[str, ...]]:
+    """A metric before, after and its change, with two digits of the narrowest interval.
+
+    ECE, accuracy and mIoU are in percent, their changes in percentage points.
+
+    >>> from pseudocal.app.report.record import Estimate
+    >>> before, after = Estimate(0.0741, 0.048, 0.1), Estimate(0.0715, 0.05, 0.09)
+    >>> metric_cells(Measurement("ece", before, after, Estimate(-0.0026, -0.016, -1e-9)))
+    [('7.41%', '4.80%', '10.00%'), ('7.15%', '5.00%', '9.00%'), ('-0.26', '-1.60', '0.00')]
+    >>> metric_cells(Measurement("nll", Estimate(0.5, 0.25, None)))
+    [('0.500', '0.250', 'unbounded')]
+    """
+    in_percent = row.metric in wording.PERCENTAGES
+    scale = 100 if in_percent else 1
+    parts = [astuple(part) for part in (row.before, row.after, row.change) if part is not None]
+    gaps = [
+        scale * abs(end - value)
+        for value, *ends in parts
+        for end in ends
+        if value is not None and end is not None
+    ]
+    finest = min((gap for gap in gaps if gap > LEAST_GAP), default=1.0)
+    digits = max(1 if in_percent else 3, 1 - math.floor(math.log10(finest)))
+    found = []
+    for i, part in enumerate(parts):
+        sign = "%" if in_percent and i < 2 else ""
+        cells = ("unbounded" if v is None else f"{scale * v:z.{digits}f}{sign}" for v in part)
+        found.append(tuple(cells))
+    return found
 
 
 def warm_up() -> None:
@@ -161,9 +190,9 @@ def card_of(report: Report) -> str:
         ],
     }
     index = [{"name": report.model.title, "results": [result]}]
-    text: str = templates()["card.md"].render(
+    text = from_template(
+        "card.md",
         report=report,
-        judged=report.labels or report.trust,
         index=json.dumps(index, ensure_ascii=False),  # JSON is YAML
     )
     return text + "\n"
@@ -245,5 +274,4 @@ def _percent(value: float | None) -> str:
 
 def comparison(lines: Sequence[ComparedLine]) -> str:
     """Draw the page, with the lines in this order."""
-    html: str = templates()["comparison.html"].render(lines=lines)
-    return html
+    return from_template("comparison.html", lines=lines)

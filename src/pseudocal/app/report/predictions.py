@@ -27,6 +27,7 @@ ROWS_AT_ONCE = 65_536  # rows of a table that are written together
 
 # columns of one length, by name; arrays may be (n, k)
 PredictionTable = dict[str, list[str] | NDArray[Any]]
+Write = Callable[[PredictionTable], None]  # writes a part of the predictions
 
 
 def row_chunks(logits: Logits | StoredArray) -> Iterator[slice]:
@@ -144,7 +145,7 @@ def _names(numbers: NDArray[Any], classes: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def writing_table(path: Path) -> Iterator[Callable[[PredictionTable], None]]:
+def writing_table(path: Path) -> Iterator[Write]:
     """Write a .csv or .parquet file part by part; the file is whole or absent.
 
     All parts have the same columns, and may be small.

@@ -215,10 +215,14 @@ class Report:
         return f"Report({title}: {self.verdict}, T = {self.calibration.temperature:.3f})"
 
     @property
+    def judged(self) -> Measured | Trust | None:
+        """The verdict and its reasons, from labels or, if there are none, without labels."""
+        return self.labels or self.trust
+
+    @property
     def verdict(self) -> str | None:
-        """The verdict from labels or, if there are none, the verdict without labels."""
-        judged = self.labels or self.trust
-        return None if judged is None else judged.verdict
+        """The verdict, from labels or, if there are none, without labels."""
+        return None if self.judged is None else self.judged.verdict
 
     @property
     def refused(self) -> bool:
@@ -243,13 +247,11 @@ class Report:
         """What became of each label-free temperature, by estimator."""
         estimator = self.settings.get("estimator")
         applied = "none" if self.refused else estimator
-        found: dict[str, Use] = {}
-        for name in () if self.trust is None else self.trust.effects:
-            found[name] = ""
-            if name == applied:
-                found[name] = "used"
-            elif name == estimator:
-                found[name] = "rejected"
+        found: dict[str, Use] = dict.fromkeys(() if self.trust is None else self.trust.effects, "")
+        if estimator in found:
+            found[estimator] = "rejected"
+        if applied in found:
+            found[applied] = "used"
         return found
 
     def metric(self, name: Metric) -> Measurement | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import shlex
 import string
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pseudocal.app.thresholds import RunThreshold
 from pseudocal.arrays import InputError
@@ -46,58 +46,56 @@ HEADLINES: dict[str, str] = {
 }
 
 
+class Sentence:
+    """A sentence as data: a code and its values; `str` words it by the table of its kind."""
+
+    sentences: ClassVar[dict[str, str]]
+    code: str
+    values: Values
+
+    def __post_init__(self) -> None:
+        str(self)
+
+    def __str__(self) -> str:
+        if self.code not in self.sentences:
+            raise InputError(f"there is no sentence for the code {brief(self.code)}")
+        return _worded(self.sentences[self.code], self.code, self.values)
+
+
 @dataclass(frozen=True)
-class Headline:
-    """The first sentence of a report, the accuracy, as data; `str` gives the sentence.
+class Headline(Sentence):
+    """The first sentence of a report, the accuracy.
 
     >>> values = {"accuracy": 0.46, "low": 0.33, "high": 0.59, "inputs": "1,600 inputs"}
     >>> print(Headline("estimated", values))
     Estimated accuracy: 46% (90% interval 33% to 59%; 1,600 inputs, no labels used).
     """
 
-    code: str  # a key of `HEADLINES`
+    sentences = HEADLINES
+    code: str
     values: Values = field(default_factory=dict)  # fractions are from 0 to 1
-
-    def __post_init__(self) -> None:
-        str(self)
-
-    def __str__(self) -> str:
-        return _sentence(HEADLINES, self.code, self.values)
 
 
 # ------------------------------------------------------------------------------ the recommendation
 
 
 Decision = Literal["deploy", "keep", "label"]
+INSTEAD = "Deploy {file} instead of the original"
+WITH_MODEL = "Deploy {file} with the model you have"
+OR_LABEL = ", or label {n:count} {unit} first to measure it"
 KEEP = "Keep the model you have"
+APPLY = "pseudocal apply {path:path} logits.npy -o probabilities.npy"
 LABEL = "pseudocal label {out:path} -n {n:.0f}"
 
 # for each code: what is recommended, and the command for it or the file to use, if there is one
 ACTIONS: dict[str, tuple[Decision, str, str]] = {
-    "deploy": ("deploy", "Deploy {file} instead of the original", "{path:path}"),
-    "deploy_calibration": (
-        "deploy",
-        "Deploy {file} with the model you have",
-        "pseudocal apply {path:path} logits.npy -o probabilities.npy",
-    ),
-    "deploy_or_label": (
-        "deploy",
-        "Deploy {file} instead of the original, or label {n:count} {unit} first to measure it",
-        "{path:path}",
-    ),
-    "deploy_calibration_or_label": (
-        "deploy",
-        "Deploy {file} with the model you have, or label {n:count} {unit} first to measure it",
-        "pseudocal apply {path:path} logits.npy -o probabilities.npy",
-    ),
-    "deploy_in_python": ("deploy", "Deploy {file} with the model you have, in Python", "{code}"),
-    "deploy_in_python_or_label": (
-        "deploy",
-        "Deploy {file} with the model you have, in Python, or label {n:count} {unit} first to "
-        "measure it",
-        "{code}",
-    ),
-    "deploy_for_outputs": ("deploy", "Deploy {file} with the model you have", "{command}"),
+    "deploy": ("deploy", INSTEAD, "{path:path}"),
+    "deploy_or_label": ("deploy", INSTEAD + OR_LABEL, "{path:path}"),
+    "deploy_calibration": ("deploy", WITH_MODEL, APPLY),
+    "deploy_calibration_or_label": ("deploy", WITH_MODEL + OR_LABEL, APPLY),
+    "deploy_in_python": ("deploy", WITH_MODEL + ", in Python", "{code}"),
+    "deploy_in_python_or_label": ("deploy", WITH_MODEL + ", in Python" + OR_LABEL, "{code}"),
+    "deploy_for_outputs": ("deploy", WITH_MODEL, "{command}"),
     "keep": ("keep", KEEP, ""),
     "keep_or_label": ("keep", KEEP + ", or label {n:count} {unit} to calibrate it", LABEL),
     "keep_or_label_more": ("keep", KEEP + ", or check with {more:count} more labels", LABEL),
@@ -158,12 +156,12 @@ class Recommendation:
     @property
     def action(self) -> str:
         """What to do, without a full stop."""
-        return _sentence({self.code: self._row[1]}, self.code, self.values)
+        return _worded(self._row[1], self.code, self.values)
 
     @property
     def command(self) -> str:
         """The command that does it, or the file to use; empty if there is nothing to do."""
-        return _sentence({self.code: self._row[2]}, self.code, self.values)
+        return _worded(self._row[2], self.code, self.values)
 
     @property
     def because(self) -> str:
@@ -279,14 +277,12 @@ def rule_of(threshold: RunThreshold) -> str:
 
 
 @dataclass(frozen=True)
-class Essential:
-    """One of the things that readers ask first, as data; `str` gives its sentence."""
+class Essential(Sentence):
+    """One of the things that readers ask first."""
 
-    code: str  # a key of `ESSENTIALS`
+    sentences = ESSENTIALS
+    code: str
     values: Values = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        return _sentence(ESSENTIALS, self.code, self.values)
 
 
 # ------------------------------------------------------------------------------ what to know
@@ -359,32 +355,17 @@ FACTS: dict[str, str] = {
 
 
 @dataclass(frozen=True)
-class Fact:
-    """Something to know before using a calibration, as data; `str` gives its sentence.
+class Fact(Sentence):
+    """Something to know before using a calibration.
 
     >>> print(Fact("note", "unreadable", {"n": 2, "inputs": 1600}))
     2 of 1,600 inputs could not be read; they are listed below.
     """
 
+    sentences = FACTS
     level: Level
-    code: str  # a key of `FACTS`
+    code: str
     values: Values = field(default_factory=dict)  # fractions are from 0 to 1
-
-    def __post_init__(self) -> None:
-        str(self)
-
-    def __str__(self) -> str:
-        return _sentence(FACTS, self.code, self.values)
-
-
-def _sentence(table: dict[str, str], code: str, values: Values) -> str:
-    """The sentence of a code with its values; refuses others, which a damaged file may have."""
-    if code not in table:
-        raise InputError(f"there is no sentence for the code {brief(code)}")
-    try:
-        return _FORMATTER.vformat(table[code], (), values)
-    except (KeyError, ValueError, TypeError) as error:
-        raise InputError(f"{code} does not go with the values {brief(values)}") from error
 
 
 # ------------------------------------------------------------------------------ the temperature
@@ -508,52 +489,32 @@ METRIC_TITLES = {
     "nll": "NLL",
 }
 PERCENTAGES = ("accuracy", "ece", "miou")  # metrics that are shown in percent
-LEAST_GAP = 1e-6  # a narrower interval is rounding error
-
-Numbers = tuple[float | None, float | None, float | None]  # a value and its interval
 
 
-def metric_cells(metric: str, parts: Sequence[Numbers]) -> list[tuple[str, str, str]]:
-    """Format a metric before, after and its change, with two digits of the narrowest interval.
+# ------------------------------------------------------------------------------ filling sentences
 
-    ECE, accuracy and mIoU are in percent, their changes in percentage points.
 
-    >>> ece = [(0.0741, 0.048, 0.1), (0.0715, 0.05, 0.09), (-0.0026, -0.016, -1e-9)]
-    >>> metric_cells("ece", ece)
-    [('7.41%', '4.80%', '10.00%'), ('7.15%', '5.00%', '9.00%'), ('-0.26', '-1.60', '0.00')]
-    >>> metric_cells("nll", [(0.5, 0.25, None)])
-    [('0.500', '0.250', 'unbounded')]
-    """
-    scale = 100 if metric in PERCENTAGES else 1
-    gaps = [
-        scale * abs(end - value)
-        for value, low, high in parts
-        for end in (low, high)
-        if value is not None and end is not None
-    ]
-    finest = min((gap for gap in gaps if gap > LEAST_GAP), default=1.0)
-    digits = max(1 if metric in PERCENTAGES else 3, 1 - math.floor(math.log10(finest)))
-    found = []
-    for i, part in enumerate(parts):
-        sign = "%" if metric in PERCENTAGES and i < 2 else ""
-        cells = ["unbounded" if v is None else f"{scale * v:z.{digits}f}{sign}" for v in part]
-        found.append((cells[0], cells[1], cells[2]))
-    return found
+def _worded(text: str, code: str, values: Values) -> str:
+    """A text with the values of its code; refuses others, which a damaged file may have."""
+    try:
+        return _FORMATTER.vformat(text, (), values)
+    except (KeyError, ValueError, TypeError) as error:
+        raise InputError(f"{code} does not go with the values {brief(values)}") from error
 
 
 class _Formatter(string.Formatter):
     """Has more ways to show a value: a count, labels, a confidence, a path in a command."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        if format_spec == "count":
-            return f"{value:,.0f}"
-        if format_spec == "labels":
-            return count(value, "label")
-        if format_spec == "confidence":
-            return confidence(value)
-        if format_spec == "path":  # it may come from somebody else, and people copy commands
-            return shlex.quote(str(value))
+        if format_spec in FORMS:
+            return FORMS[format_spec](value)
         return str(super().format_field(value, format_spec))
 
 
+FORMS: dict[str, Callable[[Any], str]] = {
+    "count": "{:,.0f}".format,
+    "labels": lambda n: count(n, "label"),
+    "confidence": confidence,
+    "path": lambda path: shlex.quote(str(path)),  # from somebody else; people copy commands
+}
 _FORMATTER = _Formatter()
