@@ -149,7 +149,7 @@ def predict_batches(network: Network, inputs: Tensors) -> Iterator[tuple[Tensor,
 def save_arrays(path: Path, **arrays: np.ndarray[Any, Any]) -> None:
     """Write arrays to an .npz file."""
     with replacing(path) as aside:
-        np.savez(aside, allow_pickle=False, **arrays)
+        np.savez(aside, **arrays)  # type: ignore[arg-type]
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: Any = None) -> None:

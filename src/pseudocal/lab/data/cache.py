@@ -86,7 +86,7 @@ def read_checked(path: Path) -> NamedArrays | None:
 def write_checked(path: Path, arrays: NamedArrays) -> None:
     """Write arrays and their checksum file; a reader never sees half a file."""
     content = BytesIO()
-    np.savez_compressed(content, allow_pickle=False, **arrays)
+    np.savez_compressed(content, **arrays)  # type: ignore[arg-type]
     checksum = hashlib.sha256(content.getvalue()).hexdigest()
     try:
         for file, text in ((path, content.getvalue()), (_checksum_file(path), checksum.encode())):
