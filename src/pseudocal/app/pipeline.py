@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +20,18 @@ from pseudocal.app.export import reopen_model, why_not_exported
 from pseudocal.app.job import DEFAULT_METHOD, ImageSettings, Job, Note, Sampling, Tick
 from pseudocal.app.label_files import read_labels
 from pseudocal.app.models.files import OutputType
+from pseudocal.app.monitor_folder import LABELLING, is_monitor
 from pseudocal.app.publishing import publishing
 from pseudocal.app.render import Result, render, render_threshold
-from pseudocal.app.run import CALIBRATION, COLLECTED, MODEL_FILES, OF_JOB, Run
+from pseudocal.app.run import (
+    CALIBRATION,
+    COLLECTED,
+    CONFIRMED_FILES,
+    MODEL_FILES,
+    OF_JOB,
+    THRESHOLD,
+    Run,
+)
 from pseudocal.app.thresholds import RunThreshold, stored_labels, threshold_of
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal, uncalibrated
@@ -122,6 +132,7 @@ def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
         result = render(
             run, calibration, aside, out=job.out, kept=kept, model=models[0], labels=labels
         )
+        yield from _removed(job.out, aside)
         if not kept:
             for name in set(COLLECTED) - set(OF_JOB):
                 (aside / name).unlink(missing_ok=True)
@@ -138,6 +149,8 @@ def _check_inputs_stay(job: Job) -> None:
                 f"the results would replace the model {model}: choose another folder",
                 setting="out",
             )
+    if is_monitor(job.out):
+        raise InputError(f"{job.out} is a monitor: choose another folder", setting="out")
     if Path(job.data).resolve() == out:
         raise InputError(
             f"the results would be written between the data in {job.data}: choose another folder",
@@ -171,6 +184,14 @@ def _replaced_labels(out: Path, how: str) -> Iterator[Note]:
         held = f"{out} held a calibration from {count(measured.labels, 'label')}"
         text = f"warning: {held}; this run replaces it. {how} to use them again."
         yield Note(text, always=True)
+
+
+def _removed(out: Path, aside: Path) -> Iterator[Note]:
+    """Warn about what a service may use and the new results do not replace: model and threshold."""
+    again = {THRESHOLD: f": find it again with pseudocal threshold {out} labels.csv"}
+    for name in (*CONFIRMED_FILES, THRESHOLD):
+        if os.path.lexists(out / name) and not os.path.lexists(aside / name):
+            yield Note(f"warning: removed {out / name}{again.get(name, '')}", always=True)
 
 
 def _for_runs(method: PseudoCal) -> PseudoCal:
@@ -218,6 +239,7 @@ def refine_steps(
         result = render(
             run, calibration, aside, out=out, model=model, labels=given, threshold=found
         )
+        yield from _removed(out, aside)
     return result
 
 
@@ -420,6 +442,8 @@ def threshold(
 
     """
     out = Path(out)
+    if is_monitor(out):
+        raise InputError(f"{out} is a monitor, not a run: use {out / LABELLING}")
     with publishing(out) as aside:
         run = Run.open(out)
         given = None if labels is None else read_labels(Path(labels), run, sampling)
