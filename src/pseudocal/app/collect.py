@@ -205,7 +205,8 @@ def plan(job: Job, models: Models) -> Plan:
         )
     if data.not_mixed is not None and seconds:
         raise InputError(
-            f"a second opinion needs mixup samples, and {job.data} cannot be mixed: remove it",
+            f"a second opinion needs mixup samples, and {job.data} cannot be mixed (it has texts, "
+            "categories or missing values): remove it, and label about 50 inputs",
             setting="second_opinion",
         )
     inputs = data.inputs
@@ -426,6 +427,8 @@ def _open_images(job: Job, model: OpenModel) -> Data:
         images = RemoteImageSet(urls, preprocessing)
     else:
         images = open_images(job.data, preprocessing)
+        if "resize" in assumed and images.fit:
+            assumed.remove("resize")
     words = f"{len(images):,} images: {preprocessing.words()}"
     return Data(images, words, job.assumed or tuple(assumed))
 

@@ -23,10 +23,13 @@ from pseudocal.calibrators.wording import count
 
 Done = TypeVar("Done")
 METRICS = METRIC_TITLES | {"accuracy": "accuracy"}
-HOW_TO_PREPARE = (
-    "to specify it, for example: --resize 256 --crop 224 --preprocess imagenet "
-    "(pseudocal calibrate --help)"
-)
+# options of the preprocessing, by the settings that they determine
+HOW_TO_PREPARE = {
+    "resize": "--resize stretch",
+    "mean": "--preprocess imagenet",
+    "std": "--preprocess imagenet",
+    "layout": "--layout nchw",
+}
 EVERY = 10.0  # seconds between lines
 BUILDING = "pseudocal.lab.data"  # the logger that reports when data sets are built
 
@@ -100,7 +103,8 @@ def summary_lines(result: Result) -> Iterator[str]:
     unspecified = [fact for fact in cautions if fact.code == PREPROCESSING_ASSUMED]
     for fact in unspecified:  # all numbers below depend on it
         yield f"warning: {fact}"
-        yield HOW_TO_PREPARE
+        options = dict.fromkeys(HOW_TO_PREPARE[name] for name in data.assumed)
+        yield f"to specify it, for example: {' '.join(options)} (pseudocal calibrate --help)"
     yield str(report.headline)
     yield f"Recommendation: {report.recommendation}"
     yield f"Reason: {report.recommendation.because}"

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs.choices import JSONL, read_choices
-from pseudocal.app.inputs.images import IMAGE_SUFFIXES, decode_image
+from pseudocal.app.inputs.images import IMAGE_SUFFIXES, decode_image, size_of_image
 from pseudocal.app.inputs.preprocessing import Preprocessing
 from pseudocal.app.inputs.tables import (
     ARRAYS,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 # bytes: a larger array is not checked when it is opened, only while the model reads it
 CHECKED_AT_ONCE = 2**31
 BATCHES_AHEAD = 2
+MEASURED = 100  # images whose size is looked up before a run
 # the column of a table, if the user names none; the lines of a text file are called so too
 USUAL_COLUMN = "text"
 NO_INPUTS = ("file", "label")  # columns that name the inputs and say what they are
@@ -177,6 +178,21 @@ class ImageSet(InputSet):
     def image_file(self, i: int) -> Path | None:
         """Return the file of image i."""
         return self.paths[i]
+
+    @property
+    def fit(self) -> bool:
+        """Whether images already have the size that the model takes: those of a sample all have.
+
+        How they are resized makes no difference then.
+        """
+        height, width = self.preprocessing.size
+        if self.preprocessing.edge not in (None, min(height, width)):
+            return False
+        sample = np.unique(np.linspace(0, len(self) - 1, MEASURED).astype(int))
+        try:
+            return all(size_of_image(self.paths[i]) == (width, height) for i in sample)
+        except (InputError, OSError):  # an unreadable image is reported when it is read
+            return False
 
 
 @dataclass(frozen=True)
