@@ -255,9 +255,9 @@ def calibrate(
     data: Annotated[
         str | None,
         typer.Argument(
-            help="folder or list of images, .npy, .npz, .csv, .parquet, or - for paths; with --ray "
-            "also a folder of .npy, .npz or .parquet shards, a pattern, or an address such as "
-            "s3://..."
+            help="folder or list of images, .npy, .npz, .csv, .parquet, or - to read paths from "
+            "standard input; with --ray also a folder of .npy, .npz or .parquet shards, a pattern, "
+            "or an address such as s3://..."
         ),
     ] = None,
     job_file: Annotated[
@@ -265,11 +265,16 @@ def calibrate(
         data_option("take all settings from a file, such as OUT/job.toml", "--job", metavar="FILE"),
     ] = None,
     other_data: Annotated[
-        str | None, data_option("with --job: other data than in the file", "--data", metavar="DATA")
+        str | None,
+        data_option(
+            "with --job: use this data instead of that in the file", "--data", metavar="DATA"
+        ),
     ] = None,
     other_model: Annotated[
         str | None,
-        data_option("with --job: another model than in the file", "--model", metavar="MODEL"),
+        data_option(
+            "with --job: use this model instead of that in the file", "--model", metavar="MODEL"
+        ),
     ] = None,
     classes: Classes = None,
     ground_truth: Annotated[Path | None, data_option("true classes, for evaluation only")] = None,
@@ -345,7 +350,8 @@ def calibrate(
         ),
     ] = "auto",
     lam: Annotated[
-        float, method_option("weight of the larger input", show_default=True)
+        float,
+        method_option("mixing weight of the first input of a pair (lambda)", show_default=True),
     ] = DEFAULT_METHOD.lam,
     tolerance: Annotated[
         float | None, method_option("stop mixing at this standard error of log T")
@@ -572,7 +578,7 @@ def refine(
     exit_code: ExitCode = False,
     device: Device = "cpu",
 ) -> None:
-    """Recalibrate OUT with a person's LABELS: temperature, model, predictions and report."""
+    """Recalibrate OUT with LABELS of about 50 inputs: temperature, model, predictions and report."""
     if is_monitor(target):
         check_alone(context, "a monitor", MONITOR_REFINE_SETTINGS)
         measuring = refine_monitor_steps(
@@ -657,7 +663,7 @@ def _run_folder(
 
 app.command(
     epilog=epilog("pseudocal watch monitor/ --baseline out/", "pseudocal watch monitor/ monday/"),
-    short_help="Watch a deployed model for a change.",
+    short_help="Watch a deployed model; raise an alarm if it gets worse.",
 )(watch)
 
 

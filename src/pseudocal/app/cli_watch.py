@@ -128,7 +128,7 @@ def result_lines(result: WatchResult) -> Iterator[str]:
     yield f"{word}. {first}"
     yield from further
     if result.alarm:
-        yield f"Next: label 50 inputs to measure this: pseudocal label {result.folder} -n 50"
+        yield f"Next: label 50 inputs to measure the accuracy: pseudocal label {result.folder} -n 50"
     elif result.retrain:
         again = f"pseudocal watch {result.folder} --baseline OUT"
         yield f"Next: retrain the model, calibrate it, and restart the monitor: {again}"

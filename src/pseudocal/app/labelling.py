@@ -297,7 +297,8 @@ def _earlier_labels(path: Path, names: list[str], *, pixels: bool) -> dict[str, 
         if name is None:
             raise InputError(
                 f"{path} has a label for {line.name!r} in line {line.line}, which is not among the "
-                f"first {len(names)} inputs to label: choose more inputs, or move the file away"
+                f"first {len(names)} inputs to label now: choose more inputs, or move the file away "
+                "if they are chosen for another purpose"
             )
         found[name] = line.text
     return found

@@ -143,7 +143,7 @@ def refine_monitor_steps(
         _check_first(given, run, labels)
         result = yield from refine_steps(
             held.labelling,
-            labels,
+            Path(labels),
             sampling="random",
             in_use=state.temperature,
             trust=trust,

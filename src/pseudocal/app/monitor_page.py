@@ -99,9 +99,12 @@ def batch_lines(batch: BatchEvent, state: State) -> Iterator[str]:
     if batch.accuracy is None:
         yield f"{about}: the accuracy could not be estimated without labels."
     else:
-        before = "" if baseline is None else f"; baseline {baseline.value:.0%}"
+        before = ""
+        if baseline is not None:
+            how = " (measured)" if state.baseline.measured else ""
+            before = f"; baseline {baseline.value:.0%}{how}"
         yield f"{about}: estimated accuracy {in_percent(batch.accuracy)}{before}."
-    confidence = f"Mean calibrated confidence {batch.confidence:.0%}"
+    confidence = f"Mean confidence {batch.confidence:.0%} with T = {batch.in_use:.2f}"
     if batch.agreement is not None:
         confidence += f"; the second model agrees on {batch.agreement:.0%}"
     yield confidence + "."
@@ -134,7 +137,7 @@ def alarm_lines(state: State) -> Iterator[str]:
     elif report.inputs < FEWEST:
         start = "baseline"
         if state.labelled is not None and state.labelled.rearmed:
-            start = "labels"
+            start = "last labels"
         yield f"The alarm needs {FEWEST} inputs; there are {report.inputs:,} since the {start}."
     else:
         evidence = f"The evidence of a change is {report.e_value:.2g}"
@@ -154,8 +157,11 @@ def change_lines(change: Change) -> Iterator[str]:
     yield f"{SIGNALS[change.signal]} The change began {since}."
     worse = [one for one in change.classes if max(one.increase.values()) > 0][:3]
     if worse:
-        listed = [f"{one.name} ({one.before:.0%} before, {one.now:.0%} now)" for one in worse]
-        yield f"Predicted classes that contribute most: {', '.join(listed)}."
+        listed = [f"{one.name} (baseline {one.before:.0%}, now {one.now:.0%})" for one in worse]
+        yield (
+            "Predicted classes that add most to this change, with their fraction of predictions: "
+            f"{', '.join(listed)}."
+        )
 
 
 def labels_lines(event: LabelsEvent) -> Iterator[str]:

@@ -86,7 +86,7 @@ def check_said(out: Path, printed: str, refused: float) -> None:
     accuracy, recommendation, reason, temperature = printed.splitlines()[:4]
     assert accuracy.startswith("Accuracy unknown: ")
     assert recommendation == (
-        "Recommendation: Check the model and its inputs, or label 50 inputs to measure it: "
+        "Recommendation: Check the model and its inputs, or label 50 inputs to measure the accuracy: "
         f"pseudocal label {out} -n 50"
     )
     assert reason.startswith("Reason: ")

@@ -71,7 +71,7 @@ def test_labels_measure_it(made):
     [
         (
             "apply",
-            "Deploy model.onnx instead of the original, or label 50 inputs first to measure it: out/model.onnx",
+            "Deploy model.onnx instead of the original, or first label 50 inputs to measure accuracy: out/model.onnx",
         ),
         ("caution", "Label 50 inputs before you deploy: pseudocal label out -n 50"),
         (

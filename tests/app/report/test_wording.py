@@ -54,12 +54,12 @@ ADVICE: dict[str, tuple[Values, str, str]] = {
     "deploy_or_label": (
         RUN | {"file": "model.onnx", "path": "out/model.onnx"},
         "deploy",
-        "Deploy model.onnx instead of the original, or label 50 inputs first to measure it: out/model.onnx",
+        "Deploy model.onnx instead of the original, or first label 50 inputs to measure accuracy: out/model.onnx",
     ),
     "deploy_calibration_or_label": (
         RUN | {"file": "calibration.json", "path": "out/calibration.json"},
         "deploy",
-        "Deploy calibration.json with the model you have, or label 50 inputs first to measure it: "
+        "Deploy calibration.json with the model you have, or first label 50 inputs to measure accuracy: "
         "pseudocal apply out/calibration.json logits.npy -o probabilities.npy",
     ),
     "deploy_for_outputs": (
@@ -110,7 +110,7 @@ ADVICE: dict[str, tuple[Values, str, str]] = {
     "check_or_label": (
         RUN,
         "keep",
-        f"Check the model and its inputs, or label 50 inputs to measure it: {LABEL}",
+        f"Check the model and its inputs, or label 50 inputs to measure the accuracy: {LABEL}",
     ),
     "check_labels": ({}, "keep", "Do not deploy: check the classes and the labels."),
 }

@@ -223,7 +223,7 @@ def test_after_labels_the_measured_accuracy_comes_before_the_state_of_the_alarm(
     tab = show(390, replace(state, labelled=labels, temperature=2.0), [*events, labels])
     sentences = tab.locator("section.verdict p").all_text_contents()
     assert sentences[1].startswith("Measured on 50 labels, batch of 2024-01-03: accuracy 60%")
-    assert sentences[-1] == "The alarm needs 100 inputs; there are 0 since the labels."
+    assert sentences[-1] == "The alarm needs 100 inputs; there are 0 since the last labels."
     assert "1.20 was in use" in tab.locator("ul.facts").inner_text()
 
 
@@ -248,7 +248,7 @@ def test_retraining_is_the_next_step_after_labels_that_ask_for_it(show):
     assert tab.locator("#alarm strong").inner_text() == "Retrain the model"
     sentences = tab.locator("section.verdict p").all_text_contents()
     assert sentences[-1].endswith("pseudocal watch MONITOR --baseline OUT")
-    assert "in 1 batch since the labels" in tab.locator("header").inner_text()
+    assert "in 1 batch since the last labels" in tab.locator("header").inner_text()
 
 
 def test_hover_gives_the_numbers_of_a_batch(show):

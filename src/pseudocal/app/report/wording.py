@@ -82,7 +82,7 @@ class Headline(Sentence):
 Decision = Literal["deploy", "keep", "label"]
 INSTEAD = "Deploy {file} instead of the original"
 WITH_MODEL = "Deploy {file} with the model you have"
-OR_LABEL = ", or label {n:count} {unit} first to measure it"
+OR_LABEL = ", or first label {n:count} {unit} to measure accuracy"
 KEEP = "Keep the model you have"
 APPLY = "pseudocal apply {path:path} logits.npy -o probabilities.npy"
 LABEL = "pseudocal label {out:path} -n {n:.0f}"
@@ -118,7 +118,7 @@ ACTIONS: dict[str, tuple[Decision, str, str]] = {
     ),
     "check_or_label": (
         "keep",
-        "Check the model and its inputs, or label {n:count} {unit} to measure it",
+        "Check the model and its inputs, or label {n:count} {unit} to measure the accuracy",
         LABEL,
     ),
     "check_labels": ("keep", "Do not deploy: check the classes and the labels", ""),
@@ -192,7 +192,7 @@ QUESTIONS = (
     "What could be wrong",
 )
 SAME = "New inputs are like these. "
-HIDDEN_FROM_BOTH = "Errors that both models make on real inputs only remain undetected."
+HIDDEN_FROM_BOTH = "Errors that both models make only on real inputs remain undetected."
 HIDDEN = "Consistent errors of the model remain undetected."
 TESTED = " In our tests, such a calibration helped in about {fell:.0f} of 10 cases."
 
