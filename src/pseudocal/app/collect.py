@@ -427,7 +427,7 @@ def _open_images(job: Job, model: OpenModel) -> Data:
         images = RemoteImageSet(urls, preprocessing)
     else:
         images = open_images(job.data, preprocessing)
-        if "resize" in assumed and images.fit:
+        if "resize" in assumed and images.have_model_size:
             assumed.remove("resize")
     words = f"{len(images):,} images: {preprocessing.words()}"
     return Data(images, words, job.assumed or tuple(assumed))

@@ -165,6 +165,7 @@ def saved_steps(out: Path) -> Steps:
         yield from _replaced_labels(out, f"Run pseudocal refine {out} labels.csv")
         yield Note(f"{len(run.logits):,} {run.record.data.preparation}")
         result = render(run, conclude(run), aside, out=out)
+        yield from _removed(out, aside)
     return result
 
 

@@ -314,6 +314,22 @@ def test_what_is_assumed_is_said(pseudocal, vision, image_files, tmp_path):
     assert "input 'x' (?, 3, 16, 16)" in done.err
 
 
+def test_resizing_is_not_assumed_of_images_that_have_the_size_of_the_model(
+    pseudocal, vision, tmp_path
+):
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    (tmp_path / "images").mkdir()
+    for i in range(40):
+        pixels = rng.integers(0, 256, size=(16, 16, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "images" / f"{i:02d}.png")
+    command = ("calibrate", vision["onnx"], tmp_path / "images", "-o", tmp_path / "out")
+    assert "assumed, not given: mean, std\n" in pseudocal(*command).err
+    Image.new("RGB", (20, 16)).save(tmp_path / "images" / "00.png")
+    assert "assumed, not given: mean, std, resize\n" in pseudocal(*command).err
+
+
 def test_report_draws_the_page_again(pseudocal, tabular, features, tmp_path):
     pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out")
     first = (tmp_path / "out" / "report.html").read_text()

@@ -313,3 +313,14 @@ def test_a_larger_error_is_proposed_if_no_number_of_labels_helps(pseudocal, tmp_
     collect_outputs(tmp_path / "logits.npy", tmp_path / "other")
     done = pseudocal("threshold", tmp_path / "other", "--max-error", "5%")
     assert "Next: improve the model" in done.out
+
+
+def test_a_threshold_that_new_labels_remove_is_named(pseudocal, out, truth, tmp_path):
+    assert pseudocal("label", out, "-n", 50).code == 0
+    labels = fill_in(out / LABEL_TABLE, truth, tmp_path / "labels.csv")
+    assert pseudocal("threshold", out, "--max-error", "5%").code == 0
+    done = pseudocal("refine", out, labels)
+    assert done.code == 0, done.err
+    assert f"warning: removed {out / 'threshold.json'}: find it again with" in done.err
+    assert not (out / "threshold.json").exists()
+    assert "warning: removed" not in pseudocal("refine", out, labels).err

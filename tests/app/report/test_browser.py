@@ -261,7 +261,7 @@ def test_the_recommendation_stands_in_the_first_screen(show, settings, size):
     command = panel.locator(".command code").text_content()
     decision = panel.locator("h2 strong").text_content()
     if settings.get("verdict") == "apply":
-        assert decision.startswith("Deploy model.onnx instead of the original, or label 50")
+        assert decision.startswith("Deploy model.onnx instead of the original, or first label")
         assert command == "out/model.onnx"
     else:
         assert command == "pseudocal label out -n 50"

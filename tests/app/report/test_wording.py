@@ -75,8 +75,8 @@ ADVICE: dict[str, tuple[Values, str, str]] = {
     "deploy_in_python_or_label": (
         RUN | {"file": "calibration.json", "code": "f(x)"},
         "deploy",
-        "Deploy calibration.json with the model you have, in Python, or label 50 inputs first to "
-        "measure it: f(x)",
+        "Deploy calibration.json with the model you have, in Python, or first label 50 inputs "
+        "to measure accuracy: f(x)",
     ),
     "keep": ({}, "keep", "Keep the model you have."),
     "keep_or_label": (

@@ -180,8 +180,8 @@ class ImageSet(InputSet):
         return self.paths[i]
 
     @property
-    def fit(self) -> bool:
-        """Whether images already have the size that the model takes: those of a sample all have.
+    def have_model_size(self) -> bool:
+        """Whether all images of a sample already have the size that the model takes.
 
         How they are resized makes no difference then.
         """
