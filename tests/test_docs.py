@@ -36,7 +36,10 @@ def ci_module(name: str) -> Any:
 
 
 def architecture() -> str:
-    return (ROOT / "docs" / "project" / "architecture.md").read_text(encoding="utf-8")
+    pages = ("architecture.md", "extending.md")
+    return "\n".join(
+        (ROOT / "docs" / "project" / name).read_text(encoding="utf-8") for name in pages
+    )
 
 
 def test_every_file_that_the_architecture_names_is_there() -> None:

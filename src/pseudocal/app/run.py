@@ -16,7 +16,7 @@
 | `label.html`, `to-label.csv` | the labelling page and its table |
 | `summary.json`, `joined-inputs.csv` | of a monitor: sums of a batch's signals; inputs of several runs |
 
-Nobody else knows a file name. `publishing.py` lets the files appear all at once.
+Other modules take these names from here. `publishing.py` lets the files appear all at once.
 
 A run folder may come from somebody else. It is data: nothing in it is imported, links are not
 followed out of it, and files that it names elsewhere are read only with consent (`check_paths`).
