@@ -167,7 +167,8 @@ class Section:
         suite: the suite.
         records: the scores of every run.
         ece: the ECE by method, the mean over targets.
-        comparisons: PseudoCal compared with each label-free calibrator; none without PseudoCal.
+        comparisons: PseudoCal compared with each calibrator without target labels; none without
+            PseudoCal.
         missing: the calibrators that the tables lack on some tasks, with the reason.
 
     """
@@ -353,7 +354,7 @@ def loss_rows(section: Section) -> list[list[str]]:
 
 
 def ece_of_tasks(section: Section) -> dict[Task, dict[str, float]]:
-    """The mean ECE of each label-free calibrator in percent, by task of seed 0."""
+    """The mean ECE in percent of each calibrator without target labels, by task of seed 0."""
     found: dict[Task, dict[str, list[float]]] = {}
     for record in section.records:
         if not sees_labels(record.calibrator):
@@ -533,8 +534,8 @@ def losses(section: Section) -> str:
     if len(section.methods) > 1 and where:
         harmed += f" ({where})"
     return (
-        f"PseudoCal is worse than no calibration on {harmed}. If the best of the other label-free "
-        "calibrators is picked for each task in hindsight, it is better than PseudoCal on "
+        f"PseudoCal is worse than no calibration on {harmed}. If the best of the other calibrators "
+        "without target labels is picked for each task in hindsight, it is better than PseudoCal on "
         f"{len(loss_rows(section))}."
     )
 
@@ -626,11 +627,16 @@ NOTES = [
     "signed-rank test on the differences in ECE over tasks, not from the counts. Tasks share "
     "domains and are not independent, and p is not corrected for the number of comparisons, so "
     "read it as a description. With three tasks, as in a quick suite, p is never below 0.25.",
+    'The constants of "Agreement", "Surrogate" and their mean were chosen on development tasks '
+    "that overlap these suites (emoji with the targets Noto and Fluent, digits), so these rows are "
+    "not held-out results; the [evaluation](../evaluation/index.md) has those. Unlike the default "
+    "estimate, they do not include the model's own confidence.",
     'The second table of a suite explains the temperatures. "PseudoCal, true labels" is fitted on '
     "the same mixup samples with the true label of the input with the larger weight instead of "
     "the pseudo-label. "
-    'The rest of its difference from the oracle comes from mixing. The column "TransCal" is the '
-    "mean over runs, with log T = 13.8 where the equation has no solution.",
+    'Its distance from "PseudoCal" is the effect of the pseudo-labels, its distance from the oracle '
+    'that of the mixup samples and the choice of pairs. The column "TransCal" is the mean over runs, '
+    "with log T = 13.8 where the equation has no solution.",
 ]
 
 
@@ -643,7 +649,8 @@ def summary(sections: Sequence[Section]) -> list[str]:
     lines += [_line(summary_row(section)) for section in chosen]
     parts = [
         "## Summary",
-        "Mean ECE in percent over targets and methods. Accuracy and class count differ between suites, "
+        "Mean ECE in percent over targets and methods; for the paper, over all tasks of all its "
+        "scenarios. Accuracy and class count differ between suites, "
         "and so does the ranking of the calibrators.",
         "\n".join(lines),
         "Selected calibrators, the lowest mean ECE first (the tables have all); the oracle and 50 "
@@ -729,8 +736,9 @@ def transcal(chosen: Sequence[Section], sections: Sequence[Section]) -> list[str
         about_methods(compared),
         "The released code of TransCal searches for T and an exponent that solve one equation. "
         "Different exponents have different solutions T, so the result depends on the start of the "
-        'search, T = 2; T is never below 1. The row "TransCal" has a fixed exponent and no lower '
-        "bound, so it does not separate the effects of the two. With a fixed exponent the equation "
+        'search, T = 2; T is never below 1. The row "TransCal" differs in both respects: it has a '
+        "fixed exponent and no lower bound of T. Their effects are not measured separately. "
+        "With a fixed exponent the equation "
         "has at most one solution. "
         f"{about_bound(compared)}With a fixed exponent, PseudoCal has the lower ECE "
         f"{counts(compared, TRANSCAL)}. "
@@ -873,6 +881,8 @@ def sweep(section: Section) -> str:
     methods = ", ".join(f"{method} {best(method)}" for method in section.methods)
     own = section.value(rows["0.65"])
     return (
+        "In the paper, the best lambda is between 0.6 and 0.7. Soft labels are in the "
+        "[means](results/means.csv). "
         f"With hard labels, the lowest mean ECE is {best('average')}; it is {own:.2f} at 0.65. The "
         f"best lambda depends on the model: {methods}."
     )

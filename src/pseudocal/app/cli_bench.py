@@ -201,9 +201,11 @@ def check_device(name: str) -> None:
 
 # ------------------------------------------------------------------------------ bench
 
+FAILED = "6 calibrators failed"
+
 bench = typer.Typer(
     help="Run the paper's comparison; print and draw results.",
-    epilog=epilog("pseudocal bench run digits --quick"),
+    epilog=epilog("pseudocal bench run digits --quick", more_codes=FAILED),
     rich_markup_mode="rich",
 )
 SUITE = Annotated[str, typer.Argument(help="a built-in suite, or a TOML file")]
@@ -219,9 +221,6 @@ BY = Annotated[
 FORM = Annotated[
     Literal["md", "latex", "csv"], option("--format", help="table format", show_default=True)
 ]
-
-
-FAILED = "6 calibrators failed"
 
 
 @bench.command(
@@ -371,7 +370,9 @@ def _print_tables(
     suite: Suite, records: Sequence[Record], metric: TableMetric | None, by: By, form: str
 ) -> None:
     """Print the tables of one metric or of the usual three, with paired tests."""
+    from pseudocal.lab.bench.calibrators import find_compared
     from pseudocal.lab.bench.formats import FORMATS, comparisons
+    from pseudocal.lab.bench.records import changed_classes
     from pseudocal.lab.bench.tables import compare_over_tasks, tables
 
     metrics: tuple[TableMetric, ...] = (metric,) if metric else ("ece", "nll", "brier")
@@ -381,6 +382,9 @@ def _print_tables(
         if form != "csv" and compared:
             parts.append(comparisons(compare_over_tasks(records, each), form))
         typer.echo("\n\n".join(parts) + "\n")
+    for name in changed_classes(records):
+        title = find_compared(name).title
+        typer.echo(f"{title} changes predicted classes, and so the accuracy", err=True)
 
 
 @bench.command(epilog=epilog("pseudocal bench figures digits --quick"))
@@ -478,6 +482,9 @@ def compare(
     if found.stored:
         titles = ", ".join(find_compared(name).title for name in found.stored)
         typer.echo(f"stored results, because these need the model: {titles}", err=True)
+    if found.without_plugin:
+        names = ", ".join(found.without_plugin)
+        typer.echo(f"stored scores, because their --plugin is not given: {names}", err=True)
     for line in found.problems:
         typer.echo(line, err=True)
     if found.problems:
@@ -487,12 +494,12 @@ def compare(
 def _compare_single(folder: Path, names: list[str] | None, seed: int, form: str) -> None:
     """Compare all calibrators that the saved outputs of one model suffice for."""
     from pseudocal.lab.bench.bank import check_names
-    from pseudocal.lab.bench.calibrators import find_compared
+    from pseudocal.lab.bench.calibrators import find_compared, plugin_names
     from pseudocal.lab.bench.formats import saved_scores
     from pseudocal.lab.bench.saved_outputs import compare_outputs
     from pseudocal.lab.bench.suites import ALL
 
-    chosen = tuple(names or ALL)
+    chosen = tuple(names or (*ALL, *plugin_names()))
     check_names(chosen)
     found = compare_outputs(folder, calibrators=chosen, seed=seed)
     typer.echo(saved_scores(found, form))

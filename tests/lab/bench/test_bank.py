@@ -14,11 +14,13 @@ import pytest
 
 from pseudocal.app.cli import main
 from pseudocal.arrays import InputError
-from pseudocal.calibrators import Calibration
+from pseudocal.calibrators import CALIBRATORS, Calibration
+from pseudocal.lab import plugins
 from pseudocal.lab.bench import Store, run
 from pseudocal.lab.bench.bank import compare_banks, export_bank, load_bank
 from pseudocal.lab.bench.calibrators import find_compared
 from pseudocal.lab.bench.executors import Pool
+from pseudocal.lab.bench.records import read_records
 from pseudocal.lab.bench.stages.calibrate import save_fitted
 from pseudocal.lab.bench.suites import ALL
 from pseudocal.lab.bench.task import Task
@@ -177,6 +179,84 @@ def test_a_plugin_is_compared_and_one_that_needs_the_model_is_named(
     found = compare_banks([copy.out], ["bank-whole"])
     assert not found.records
     assert "no Whole: InputError: expected the plugin that the bank was" in found.problems[0]
+
+
+def test_a_bank_is_compared_without_the_plugin_of_its_run(
+    registries, tiny, store, tmp_path, capsys
+):
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(
+        "from pseudocal import Calibration\n"
+        "from pseudocal.lab.plugins import calibrator\n"
+        "from pseudocal.scaling import TemperatureScaling\n\n"
+        "@calibrator('drawn-half', title='Drawn half')\n"
+        "def half(target_logits, *, seed=0):\n"
+        "    return Calibration('drawn-half', TemperatureScaling(2.0 + seed % 7))\n\n"
+        "@calibrator('turned')\n"
+        "def turned(target_logits):\n"
+        "    return target_logits[:, ::-1]\n"
+    )
+    plugins.load_plugins([str(plugin)])
+    names = ("none", "pseudocal", "drawn-half", "turned", "oracle")
+    suite = replace(tiny, name="mine", calibrators=names, repeats=2)
+    assert run(suite, store) == []
+    expected = read_records(suite, store)
+    forget(*suite.calibrators[2:4])
+    bank = tmp_path / "bank"
+    export_bank(suite, store, bank)
+    found = compare_banks([bank])
+    assert found.problems == ()
+    assert found.without_plugin == ("drawn-half", "turned")
+    assert [replace(each, seconds=None) for each in expected] == sorted(
+        found.records, key=expected_order(expected)
+    )
+    assert len({r.temperature for r in found.records if r.calibrator == "drawn-half"}) == 2
+    assert main(["bench", "compare", str(bank), "--workers", "1", "--metric", "ece"]) == 0
+    said = capsys.readouterr()
+    assert "| drawn-half |" in said.out
+    assert "stored scores, because their --plugin is not given: drawn-half, turned" in said.err
+    assert "turned changes predicted classes" in said.err
+    assert "half changes" not in said.err
+
+    # With the plugin, they are fitted again.
+    words = ["bench", "compare", str(bank), "--workers", "1", "--plugin", str(plugin)]
+    assert main([*words, "--metric", "ece"]) == 0
+    said = capsys.readouterr()
+    assert "| Drawn half |" in said.out
+    assert "stored scores" not in said.err
+
+    # A bank without stored scores says what it lacks, and the others are compared.
+    forget(*suite.calibrators[2:4])
+    for path in bank.rglob("scores.json"):
+        path.unlink()
+    found = compare_banks([bank])
+    assert {each.calibrator for each in found.records} == {"none", "pseudocal", "oracle"}
+    assert "no drawn-half: InputError: expected the plugin of 'drawn-half'" in found.problems[0]
+    with pytest.raises(InputError, match=r"expected calibrators among none, .*, got 'other'"):
+        compare_banks([bank], ["other"])
+
+
+def forget(*names):
+    """Unload the calibrators of a plugin file."""
+    for name in names:
+        del CALIBRATORS[name]
+    plugins._import_file.cache_clear()
+
+
+def expected_order(expected):
+    """The place of a record in a list."""
+    places = {(r.task, r.calibrator, r.repeat): place for place, r in enumerate(expected)}
+    return lambda record: places[record.task, record.calibrator, record.repeat]
+
+
+@pytest.mark.parametrize("scores", ['{"mine": {"ece": "0"}}', '{"mine": 3}', "[]", "{"])
+def test_stored_scores_that_are_wrong(copy, whole, scores):
+    change_list(copy, lambda content: content["suite"]["calibrators"].append("mine"))
+    for task in whole.tasks:
+        (Store(copy).folder(task) / "scores.json").write_text(scores)
+    found = compare_banks([copy], ["none", "mine"])
+    assert {each.calibrator for each in found.records} == {"none"}
+    assert "no mine: " in found.problems[0]
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,12 @@ def test_a_run_on_ray_leaves_the_same_files(
     assert content_of(tmp_path) == content_of(done.out)
 
 
+@pytest.mark.parametrize("words", [(), ("run",), ("compare",)])
+def test_help_names_the_exit_code_of_failed_calibrators(words, capsys):
+    assert bench(*words, "--help") == 0
+    assert "6 calibrators failed, 130" in " ".join(capsys.readouterr().out.split())
+
+
 def test_tables_and_figures_of_a_run(tiny_file, done, tmp_path, capsys):
     assert bench("run", tiny_file, "--out", done.out, "--workers", 1) == 0
     said = capsys.readouterr()

@@ -90,6 +90,7 @@ def test_the_command_prints_a_table(tiny_file, cache, tmp_path):
     ]
     assert lines[1].startswith("digits, closed-set")
     assert lines[2].startswith("digits, partial-set")
+    assert "fitting calibrators and training heads on stored features are not included" in lines[-1]
     assert not list((tmp_path / "out").rglob("model.safetensors"))
 
 

@@ -125,6 +125,27 @@ def test_a_plugin_may_return_logits_and_another_fail(tmp_path, capsys):
     assert "lacks their inputs" not in said.err
 
 
+def test_plugins_are_compared_by_default(registries, tmp_path, capsys):
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(
+        "from pseudocal.lab.plugins import calibrator\n"
+        "@calibrator('saved-halved', title='Halved')\n"
+        "def halved(target_logits): return target_logits / 2\n"
+        "@calibrator('saved-whole', title='Whole')\n"
+        "def whole(model, target_inputs): return target_inputs\n"
+    )
+    rng = np.random.default_rng(0)
+    logits = 3 * rng.normal(size=(200, 4))
+    labels = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    np.savez(tmp_path / "tgt.npz", output=logits, label=labels)
+    assert main(["bench", "compare", str(tmp_path), "--plugin", str(plugin)]) == 0
+    said = capsys.readouterr()
+    rows = {line.split("|")[1].strip(): line for line in said.out.splitlines()}
+    assert rows["Halved"].split("|")[2:6] == rows["Constant, T = 2"].split("|")[2:6]
+    assert "lacks their inputs: " in said.err
+    assert said.err.splitlines()[0].endswith(", Whole")
+
+
 @pytest.mark.filterwarnings("ignore::pseudocal.scaling.linear.UnfinishedFitWarning")
 def test_a_baseline_that_fails_leaves_the_others(tmp_path, capsys):
     rng = np.random.default_rng(11)

@@ -9,11 +9,12 @@
         mixup/NAME.npz        logits and labels of mixup samples
         mixup/estimates.json  what a second model and a surrogate say of the accuracy
         calibrations/NAME     results of calibrators that need the model itself, such as MC-Dropout
+        scores.json           scores of calibrators from plugins, for readers without the plugin
 
 The other members of a task's ensemble have a folder with `target.npz`. A bank is read as a `Store`,
-by the code that `bench run` fits and scores with, so the scores are the same to the last digit. It
-may come from anyone: it has arrays and JSON only, pickles are refused, and nothing outside of the
-folder is read.
+by the code that `bench run` fits and scores with, so the scores are identical. It may come
+from anyone: it has arrays and JSON only, pickles are refused, and nothing outside of the folder is
+read.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ from pseudocal.arrays import InputError
 from pseudocal.calibrators import CALIBRATORS
 from pseudocal.files import is_inside, load_json, replacing, save_json
 from pseudocal.lab.bench.calibrators import (
-    COMPARED,
     compared_names,
     find_compared,
+    is_built_in,
+    is_known,
+    plugin_names,
     sees_labels,
     with_repeats,
 )
@@ -53,6 +56,7 @@ from pseudocal.lab.bench.task import Suite, Task
 from pseudocal.lab.plugins import load_plugins
 
 LIST = "bank.json"
+SCORES = "scores.json"
 FORMAT = "pseudocal bank"
 FORMAT_VERSION = 1
 OUTPUTS = ("source_val.npz", "source_train.npz", "target.npz", "target_labels.npy")
@@ -89,11 +93,24 @@ def export_bank(suite: Suite, store: Store, bank: Path) -> None:
     for task in suite.tasks:
         for name in unique(_files_of(task, names, store)):
             _copy(store.folder(task) / name, into.folder(task) / name)
+        of_plugins = {
+            name: scores
+            for name, scores in store.scores(task).items()
+            if _is_of_plugin(name, suite)
+        }
+        if of_plugins:
+            save_json(into.folder(task) / SCORES, of_plugins)
     for task in with_members(suite.tasks, names):
         if task not in suite.tasks:
             _copy(store.folder(task) / "target.npz", into.folder(task) / "target.npz")
     content = {"format": FORMAT, "format_version": FORMAT_VERSION, "suite": suite.to_dict()}
     save_json(bank / LIST, content)
+
+
+def _is_of_plugin(name: str, suite: Suite) -> bool:
+    """Whether a calibrator of a suite, or a repetition of it, is a plugin's."""
+    base = _without_repeat(name)
+    return base in suite.calibrators and not is_built_in(base)
 
 
 def _files_of(task: Task, names: Sequence[str], store: Store) -> Iterator[str]:
@@ -147,6 +164,7 @@ class BankComparison:
         records: the scores, in the order of the suite.
         problems: what failed and why, one line each.
         stored: calibrators whose results were read rather than fitted.
+        without_plugin: calibrators of plugins that are not loaded, whose scores were read.
 
     """
 
@@ -154,6 +172,7 @@ class BankComparison:
     records: tuple[Record, ...]
     problems: tuple[str, ...]
     stored: tuple[str, ...]
+    without_plugin: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -233,12 +252,12 @@ def compare_banks(
     singles = [folder for folder in folders if folder not in suites]
     if not calibrators:
         calibrators = unique(name for suite in suites.values() for name in suite.calibrators)
-        calibrators = calibrators or list(ALL)
-        calibrators += [name for name in CALIBRATORS if name not in {*COMPARED, *calibrators}]
-    check_names(calibrators)
+        calibrators = unique([*(calibrators or ALL), *plugin_names()])
+    check_names(calibrators, [name for suite in suites.values() for name in suite.calibrators])
     jobs = [
-        Job(folder, task, with_repeats(calibrators, suite.repeats), plugins)
+        Job(folder, task, with_repeats(names, suite.repeats), plugins)
         for folder, suite in suites.items()
+        for names in [[each for each in calibrators if is_known(each) or each in suite.calibrators]]
         for task in suite.tasks
     ]
     twice = [task for task, count in Counter(job.task for job in jobs).items() if count > 1]
@@ -258,24 +277,27 @@ def compare_banks(
         tuple(calibrators),
         repeats=max((each.repeats for each in suites.values()), default=1),
     )
+    stored = [each.calibrator for each in found if each.stored]
     return BankComparison(
         suite,
         tuple(each.record for each in found if each.record is not None),
         tuple(_problems(found)),
-        tuple(unique(each.calibrator for each in found if each.stored)),
+        tuple(unique(name for name in stored if is_known(name))),
+        tuple(unique(name for name in stored if not is_known(name))),
     )
 
 
-def check_names(calibrators: Sequence[str]) -> None:
+def check_names(calibrators: Sequence[str], stored: Sequence[str] = ()) -> None:
     """Refuse unknown calibrators.
 
     Args:
         calibrators: names, with settings or without.
+        stored: further names, which the suites of banks have.
 
     """
-    known = compared_names()
+    known = unique([*compared_names(), *stored])
     for name in calibrators:
-        if name.split(", ")[0] not in known:
+        if not is_known(name) and name not in stored:
             raise InputError(f"expected calibrators among {', '.join(known)}, got {name!r}")
 
 
@@ -290,7 +312,32 @@ def compare_task(job: Job) -> list[Outcome]:
         except InputError as error:
             names = unique(_without_repeat(name) for name in job.calibrators)
             return [Outcome(task, name, error=describe(error)) for name in names]
-        return [_compare(task, name, store) for name in job.calibrators]
+        return [each for name in job.calibrators for each in _outcomes(task, name, store)]
+
+
+def _outcomes(task: Task, name: str, store: Store) -> list[Outcome]:
+    """Compare a calibrator; without its plugin, read the scores of all its repetitions."""
+    if is_known(name):
+        return [_compare(task, name, store)]
+    try:
+        return _stored_scores(task, name, store)
+    except Exception as error:  # of a bank whose files are wrong
+        return [Outcome(task, name, error=describe(error))]
+
+
+def _stored_scores(task: Task, name: str, store: Store) -> list[Outcome]:
+    path = store.folder(task) / SCORES
+    stored = load_json(path, "scores") if path.is_file() else {}
+    runs = {run: stored[run] for run in stored if _without_repeat(run) == name}
+    if not runs:
+        raise InputError(f"expected the plugin of {name!r}, got none: name its file with --plugin")
+    found = []
+    for run, scores in runs.items():
+        if any(not isinstance(value, int | float | None) for value in scores.values()):
+            raise InputError(f"expected numbers as scores of {run!r} in {path}, got others")
+        record = Record(task, name, **scores, repeat=find_compared(run).repeat)
+        found.append(Outcome(task, name, record, stored=True))
+    return found
 
 
 def _compare(task: Task, name: str, store: Store) -> Outcome:

@@ -159,6 +159,29 @@ def compared_names() -> tuple[str, ...]:
     return tuple(dict.fromkeys([*COMPARED, *CALIBRATORS]))
 
 
+def plugin_names() -> tuple[str, ...]:
+    """List the names of the calibrators that loaded plugins have registered."""
+    return tuple(name for name in CALIBRATORS if name not in COMPARED)
+
+
+def is_built_in(name: str) -> bool:
+    """Whether a calibrator, with settings or without, is one of `COMPARED` and not a plugin's."""
+    return name.split(", ")[0] in COMPARED
+
+
+def is_known(name: str) -> bool:
+    """Whether a calibrator, with settings or without, is built in or of a loaded plugin.
+
+    >>> is_known("pseudocal, lam=0.7"), is_known("of-no-loaded-plugin")
+    (True, False)
+
+    Args:
+        name: the name, as a suite has it.
+
+    """
+    return name.split(", ")[0] in compared_names()
+
+
 def sees_labels(name: str) -> bool:
     """Whether a calibrator is given target labels, such as the oracle.
 

@@ -163,7 +163,10 @@ def dry_run_lines(costs: Sequence[Cost], device: str) -> list[str]:
         "memory: weights, gradients, momentum and activations in float32; CUDA itself is not "
         "included"
     )
-    lines.append(f"hours: of one process, at the speed that was measured on {device} just now")
+    lines.append(
+        f"hours: of one process, for the passes above at the speed just measured on {device}; fitting "
+        "calibrators and training heads on stored features are not included"
+    )
     return lines
 
 

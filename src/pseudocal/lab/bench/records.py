@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TypeVar
 
-from pseudocal.lab.bench.calibrators import find_compared, with_repeats
+from pseudocal.lab.bench.calibrators import find_compared, is_built_in, with_repeats
 from pseudocal.lab.bench.store import Store, read_times
 from pseudocal.lab.bench.task import Suite, Task
 
@@ -47,6 +47,25 @@ def read_records(suite: Suite, store: Store) -> list[Record]:
                     Record(task, name, **scores[run], seconds=seconds, repeat=repeat)  # type: ignore[arg-type]
                 )
     return records
+
+
+def changed_classes(records: Iterable[Record]) -> list[str]:
+    """Name the calibrators of plugins that change the accuracy, and so the predicted classes.
+
+    Args:
+        records: the scores of calibrators, among them those without calibration.
+
+    """
+    found: dict[str, dict[tuple[Task, int], float]] = {}
+    for each in records:
+        found.setdefault(each.calibrator, {})[each.task, each.repeat] = each.accuracy
+    before = {task: accuracy for (task, _), accuracy in found.get("none", {}).items()}
+    return [
+        name
+        for name, runs in found.items()
+        if not is_built_in(name)
+        and any(accuracy != before.get(task, accuracy) for (task, _), accuracy in runs.items())
+    ]
 
 
 def variants(tasks: Iterable[Task]) -> dict[Task, str]:
