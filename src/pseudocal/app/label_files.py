@@ -170,9 +170,9 @@ def read_label_lines(
             if list(classes) == list(map(str, range(len(classes)))):
                 hints["unnamed"] = f". {NO_NAMES}"
         elif name in found:
-            other, before = found[name]
-            how = "again" if before == label else f"as {text} and not {other.text[:80]!r}"
-            problem = f"{name[:80]!r} {how}, which line {other.line} has already"
+            other, _ = found[name]
+            two = f"{text} here and {other.text[:80]!r} in line {other.line}"
+            problem = f"{name[:80]!r} has two labels, {two} (keep one of them)"
         else:
             found[name] = (replace(given, name=name), label)
             continue
@@ -181,7 +181,7 @@ def read_label_lines(
         problems[PROBLEMS_SHOWN:] = [f"and {len(problems) - PROBLEMS_SHOWN} more"]
     if problems:
         got = "; ".join(problems) + "".join(hints.values())
-        raise InputError(f"expected one label for each input that has any in {path}, got {got}")
+        raise InputError(f"cannot use {path}: {got}")
     if not found:
         raise InputError(f"expected at least one label in {path}, got none")
     return list(found.values())
