@@ -180,6 +180,7 @@ FROM_LABELS = (
     "With {labels:labels}, T is between {low:.3g} and {high:temperature} (90% interval, valid "
     "however many labels you add)"
 )
+LITTLE_CHANGE = ": no temperature in this range changes the confidence much."
 
 TEMPLATES: dict[ReasonCode, str] = {
     ReasonCode.TEMPERATURE_AT_BOUND: (
@@ -400,15 +401,15 @@ TEMPLATES: dict[ReasonCode, str] = {
     ReasonCode.LABELS_OVERCONFIDENT: FROM_LABELS + ": the model is overconfident.",
     ReasonCode.LABELS_UNDERCONFIDENT: FROM_LABELS + ": the model is underconfident.",
     ReasonCode.LABELS_ALREADY_CALIBRATED: (
-        FROM_LABELS + ", which hardly changes the confidence: you can skip calibration."
+        FROM_LABELS + LITTLE_CHANGE + " You can skip calibration."
     ),
     ReasonCode.LABELS_CONFIDENCE_HIGH: (
         "The mean confidence is {gap:points} points above the accuracy, and no temperature "
-        "corrects that. " + FROM_LABELS + ", which hardly changes the confidence."
+        "corrects that. " + FROM_LABELS + LITTLE_CHANGE
     ),
     ReasonCode.LABELS_CONFIDENCE_LOW: (
         "The mean confidence is {gap:points} points below the accuracy, and no temperature "
-        "corrects that. " + FROM_LABELS + ", which hardly changes the confidence."
+        "corrects that. " + FROM_LABELS + LITTLE_CHANGE
     ),
     ReasonCode.LABELS_UNDECIDED: (
         FROM_LABELS + ", which includes T = 1 (no calibration). About {more:more labels} would "
