@@ -239,7 +239,7 @@ class Calibration:
         if self.bound:
             hit = f", at the {self.bound} bound"
         elif self.refused:
-            hit = f", {self.refused:.3f} refused"
+            hit = f", {self.refused:.3f} rejected"
         said = f", verdict: {self.verdict}" if self.verdict else ""
         rows = f"from {self.scaling.rows} rows"
         # without labels nothing was fitted, with labels T is theirs
