@@ -394,8 +394,8 @@ def calibrate(
     batch_size: Annotated[
         int | None,
         performance_option(
-            f"inputs per forward pass (default: {DEFAULT_BATCH_SIZE}; large segmentation models: as "
-            "many as fit in memory)",
+            f"inputs per forward pass (default: {DEFAULT_BATCH_SIZE}; large segmentation models: "
+            "as many as fit in memory)",
             min=2,
         ),
     ] = None,

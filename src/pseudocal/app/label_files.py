@@ -277,8 +277,9 @@ def _check_chosen(lines: dict[int, LabelLine], chosen: Sequence[int], run: Run, 
         return
     missing = run.row_names[next(row for row in chosen if row not in lines)]
     raise InputError(
-        f"{path} has no label for {missing!r}, but one for {strange.name!r} in line {strange.line}, "
-        f"which is not among the first {len(lines)} inputs to label. Put all labels into one "
+        f"{path} has no label for {missing!r}, but one for {strange.name!r} in line "
+        f"{strange.line}, which is not among the first {len(lines)} inputs to label. Put all "
+        "labels into one "
         'file, and write "cannot tell" instead of skipping an input: inputs chosen in another way '
         "do not represent the rest"
     )
@@ -296,10 +297,10 @@ def _skipped(lines: dict[int, LabelLine], run: Run, path: Path) -> list[int]:
         last = max(i for i, row in enumerate(chosen) if row in lines)
         return [row for row in chosen[:last] if row not in lines]
     raise InputError(
-        f"{path} has {len(lines)} labels, and one for {strange.name!r} in line {strange.line}, which is "
-        f"not among the first {most} inputs to label. Inputs chosen in another way do not represent "
-        "the rest: label at least half of the inputs of the page, in its order. Only if they were "
-        "really drawn at random from all inputs, say so",
+        f"{path} has {len(lines)} labels, and one for {strange.name!r} in line {strange.line}, "
+        f"which is not among the first {most} inputs to label. Inputs chosen in another way do not "
+        "represent the rest: label at least half of the inputs of the page, in its order. Only if "
+        "they were really drawn at random from all inputs, say so",
         setting="sampling",
         value="'random'",
     )

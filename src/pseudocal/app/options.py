@@ -195,8 +195,8 @@ def one_file(names: list[str] | None) -> Path:
     """The file of the second opinion that saved outputs need."""
     if names is None or len(names) != 1:
         raise InputError(
-            "saved outputs need the outputs of one second model: pass --second-opinion FILE, or label "
-            "some inputs with pseudocal label"
+            "saved outputs need the outputs of one second model: pass --second-opinion FILE, or "
+            "label some inputs with pseudocal label"
         )
     return Path(names[0])
 

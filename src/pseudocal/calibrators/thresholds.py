@@ -4,8 +4,8 @@ Rows are ranked by confidence. With a second model, rows on which both models pr
 rank before all others. A threshold accepts the rows from the top of this ranking down to some row.
 At most `max_error` of the accepted predictions, the error limit, may be wrong.
 
-**With labels the error limit is guaranteed.** Candidates are the top 1%, 2%, ..., 100% of the rows that
-the labels were drawn from. They are fixed before any label is known. They are tested from the
+**With labels the error limit is guaranteed.** Candidates are the top 1%, 2%, ..., 100% of the rows
+that the labels were drawn from. They are fixed before any label is known. They are tested from the
 smallest to the largest, beginning with the first that has enough labels to pass without an error
 (45 for 5%). A candidate with n labels, k of them errors, passes if a model with an error rate of
 `max_error` makes k errors or fewer in at most 10% of draws: P(Binomial(n, max_error) <= k) <= 0.1.
