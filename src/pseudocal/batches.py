@@ -54,8 +54,8 @@ def as_inputs(x: Inputs) -> Inputs:
     x = unmasked(x, "inputs")
     if isinstance(x, np.ndarray) and x.dtype.kind in "mM":
         raise InputError(
-            f"expected inputs that are numbers, since pairs of them are mixed, got dtype {x.dtype}: convert them to "
-            "numbers first"
+            "expected inputs that are numbers, since pairs of them are mixed, got dtype "
+            f"{x.dtype}: convert them to numbers first"
         )
     return x.tocsr() if hasattr(x, "tocsr") else x  # other sparse formats cannot be indexed by rows
 
@@ -92,7 +92,8 @@ def stack(parts: list[Inputs]) -> Inputs:
     shapes = {tuple(part.shape[1:]) for part in parts}
     if len(shapes) > 1:
         raise InputError(
-            f"expected inputs of one shape, since pairs of them are mixed, got shapes {sorted(shapes)}"
+            "expected inputs of one shape, since pairs of them are mixed, got shapes "
+            f"{sorted(shapes)}"
         )
     if isinstance(first, np.ndarray):
         return np.concatenate(parts)
@@ -218,7 +219,8 @@ def is_stream(data: Any) -> bool:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(data, torch.utils.data.Dataset):
         raise InputError(
-            "expected batches, got a torch Dataset, which yields single inputs: wrap it in a DataLoader"
+            "expected batches, got a torch Dataset, which yields single inputs: wrap it in a "
+            "DataLoader"
         )
     return isinstance(data, Iterable)
 
@@ -328,7 +330,10 @@ def streamed(data: Iterable[Any]) -> Iterator[Batch]:
                 else f"; pass the inputs alone: (batch[{key!r}] for batch in loader)"
             )
             if "input_ids" in x:
-                hint = "; token ids are numbers of words, which cannot be mixed: save the logits of the texts and use ask"
+                hint = (
+                    "; token ids are numbers of words, which cannot be mixed: save the logits of "
+                    "the texts and use pseudocal label"
+                )
             raise InputError(
                 "expected batches that are arrays, tensors or (inputs, ...) tuples, "
                 f"got a mapping with {sorted(x)}{hint}"

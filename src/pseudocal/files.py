@@ -73,7 +73,7 @@ def _is_in(name: object, folder: Path) -> bool:
 
 
 def check_writable(folder: Path) -> None:
-    """Make a folder, and write a little into it, so that what is wrong with it shows before there is much to lose."""
+    """Make a folder and write a little into it, to find problems before there is much to lose."""
     with writing(folder, folder):
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".probe.{os.getpid()}"

@@ -68,7 +68,8 @@ def check_maps(maps: Maps, first: int = 0) -> None:
             i, y, x = (int(k) for k in np.argwhere(~(top < np.inf))[0])
             what = "NaN" if np.isnan(top[i, y, x]) else "+inf"
             raise InputError(
-                f"expected logits below +inf, got {what} in image {first + i} at ({band.start + y}, {x})"
+                f"expected logits below +inf, got {what} in image {first + i} at "
+                f"({band.start + y}, {x})"
             )
 
 
@@ -204,7 +205,8 @@ def check_classes(
         y, x = np.argwhere(bad)[0].tolist()
         place = f"({top + y}, {x})" + (f" in {where}" if where else "")
         raise InputError(
-            f"expected labels from 0 to {classes - 1} or the ignored one, got {mask[y, x]} at {place}"
+            f"expected labels from 0 to {classes - 1} or the ignored one, got {mask[y, x]} at "
+            f"{place}"
         )
 
 

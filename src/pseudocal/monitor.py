@@ -693,7 +693,8 @@ class Monitor:
     def _from_json(cls, stored: Mapping[str, Any]) -> Monitor:
         if _stored(stored, "version") != VERSION:
             raise InputError(
-                f"expected a monitor of version {VERSION}, got {stored['version']!r}; start a new one"
+                f"expected a monitor of version {VERSION}, got {stored['version']!r}; start a new "
+                "one"
             )
         given = dict(_stored(stored, "settings"))
         if given.keys() != {each.name for each in fields(MonitorSettings)}:

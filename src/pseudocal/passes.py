@@ -268,7 +268,8 @@ def _refuse(chunk: Chunk, rows: slice, i: int) -> None:
         else ""
     )
     raise InputError(
-        f"expected probabilities that are non-negative and sum to one, got {chunk[:, i]} in row {rows.start + i}{hint}"
+        f"expected probabilities that are non-negative and sum to one, got {chunk[:, i]} in row "
+        f"{rows.start + i}{hint}"
     )
 
 

@@ -159,5 +159,6 @@ class StoredArray:
 
     def _changed(self) -> ChangedFileError:
         return ChangedFileError(
-            f"expected a file that nobody writes to, got {self.path}, which changed while it was read: start again"
+            f"expected a file that nobody writes to, got {self.path}, which changed while it was "
+            "read: start again"
         )

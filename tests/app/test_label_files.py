@@ -79,10 +79,13 @@ def test_the_same_labels_in_another_form(text: str, tmp_path: Path) -> None:
         ("file,label\nb.png,2\n", "line 2: '2', which is no class"),
         ("file,label\nb.png,0.5\n", "line 2: '0.5', which is no class"),
         ("file,label\nb.png,-1\n", "line 2: '-1', which is no class"),
-        ("file,label\nb.png,dog\nB.png,dog\n", "line 3: 'b.png' again, which line 2 has already"),
+        (
+            "file,label\nb.png,dog\nB.png,1\n",
+            r"line 3: 'b.png' has two labels, '1' here and 'dog' in line 2 \(keep one of them\)",
+        ),
         (
             "file,label\nb.png,dog\nb.png,cat\n",
-            "line 3: 'b.png' as 'cat' and not 'dog', which line 2 has already",
+            r"cannot use .*labels.csv: line 3: 'b.png' has two labels, 'cat' here and 'dog' in line 2",
         ),
         ("label,file\ndog\n", "line 2: '', which is no input"),
         (

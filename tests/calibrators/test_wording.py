@@ -66,6 +66,11 @@ def test_numbers_agree_with_their_nouns_and_ranges_collapse():
         "With 20 labels, T is between 1.63 and 1,000 or more (90% interval, valid however many "
         "labels you add): the model is overconfident."
     )
+    numbers = {"labels": 50.0, "low": 0.9, "high": 1.1}
+    assert str(Reason(ReasonCode.LABELS_ALREADY_CALIBRATED, numbers)) == (
+        "With 50 labels, T is between 0.9 and 1.1 (90% interval, valid however many labels you "
+        "add): no temperature in this range changes the confidence much. You can skip calibration."
+    )
     numbers = {"agreement_low": 0.621, "agreement_high": 0.624, "accuracy": 0.46}
     one = numbers | {"shared_low": 0.35, "shared_high": 0.35}
     assert str(Reason(ReasonCode.SECOND_MODEL_AGREES, one)) == (

@@ -317,7 +317,7 @@ def calibrate(
         float | None, image_option("fraction left by the crop, as in timm: 0.875")
     ] = None,
     interpolation: Annotated[
-        str | None, image_option("bilinear, bicubic, nearest, lanczos ...")
+        str | None, image_option("how pixels are resized: bilinear, bicubic, nearest, lanczos ...")
     ] = None,
     preprocess: Annotated[
         str | None,
@@ -325,8 +325,12 @@ def calibrate(
             "imagenet, zero-one, minus-one-one, zero-255, or MEAN/STD after scaling to 0..1"
         ),
     ] = None,
-    mean: Annotated[str | None, image_option("0.485,0.456,0.406")] = None,
-    std: Annotated[str | None, image_option("0.229,0.224,0.225")] = None,
+    mean: Annotated[
+        str | None, image_option("subtracted from each channel, such as 0.485,0.456,0.406")
+    ] = None,
+    std: Annotated[
+        str | None, image_option("each channel is divided by this, such as 0.229,0.224,0.225")
+    ] = None,
     layout: Annotated[
         Literal["nchw", "nhwc"] | None, image_option("channels first or last")
     ] = None,
@@ -357,7 +361,8 @@ def calibrate(
         float | None, method_option("stop mixing at this standard error of log T")
     ] = None,
     predict: Annotated[
-        Literal["all", "seen"], method_option("inputs to predict after an early stop")
+        Literal["all", "seen"],
+        method_option("after an early stop (--tolerance), predict all inputs or only those seen"),
     ] = "all",
     pixels: Annotated[
         int, method_option("segmentation: pixels per image; 0: all", min=0, show_default=True)
@@ -379,7 +384,8 @@ def calibrate(
     keep_logits: Annotated[
         bool,
         output_option(
-            "save logits in OUT (needed by label and refine)", "--keep-logits/--no-logits"
+            "save logits in OUT (needed by label, refine, threshold and watch)",
+            "--keep-logits/--no-logits",
         ),
     ] = True,
     quiet: Quiet = False,
@@ -388,8 +394,8 @@ def calibrate(
     batch_size: Annotated[
         int | None,
         performance_option(
-            f"inputs per forward pass (default: {DEFAULT_BATCH_SIZE}; large segmentation models: as "
-            "many as fit in memory)",
+            f"inputs per forward pass (default: {DEFAULT_BATCH_SIZE}; large segmentation models: "
+            "as many as fit in memory)",
             min=2,
         ),
     ] = None,

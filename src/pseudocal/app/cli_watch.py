@@ -13,9 +13,8 @@ from pseudocal.app.monitor_folder import HISTORY, MONITOR_PAGE
 from pseudocal.app.monitor_labels import LabelledResult
 from pseudocal.app.monitor_page import alarm_lines, batch_lines, headline, labels_lines
 from pseudocal.app.options import AsJson, Device, Quiet, data_option, model_option, output_option
-from pseudocal.app.progress import print_result, show_progress
+from pseudocal.app.progress import file_lines, print_result, show_progress
 from pseudocal.app.records import to_plain
-from pseudocal.app.run import PAGE
 from pseudocal.app.watching import WatchResult, watch_steps
 
 
@@ -138,7 +137,8 @@ def result_lines(result: WatchResult) -> Iterator[str]:
 def labelled_lines(folder: Path, done: LabelledResult) -> Iterator[str]:
     """What labels have changed in the monitor in `folder`, for people."""
     yield from labels_lines(done.event)
-    for name in done.result.report.model.files:
-        yield f"calibrated model: {done.result.out / name}"
-    yield f"report: {done.result.out / PAGE}"
+    advice = done.result.report.recommendation
+    if advice.decision == "label" and not done.event.rearmed:
+        yield f"Next: pseudocal label {folder} -n {advice.values['n']}"
+    yield from file_lines(done.result)
     yield f"page: {folder / MONITOR_PAGE}"

@@ -170,9 +170,9 @@ def read_label_lines(
             if list(classes) == list(map(str, range(len(classes)))):
                 hints["unnamed"] = f". {NO_NAMES}"
         elif name in found:
-            other, before = found[name]
-            how = "again" if before == label else f"as {text} and not {other.text[:80]!r}"
-            problem = f"{name[:80]!r} {how}, which line {other.line} has already"
+            other, _ = found[name]
+            two = f"{text} here and {other.text[:80]!r} in line {other.line}"
+            problem = f"{name[:80]!r} has two labels, {two} (keep one of them)"
         else:
             found[name] = (replace(given, name=name), label)
             continue
@@ -181,7 +181,7 @@ def read_label_lines(
         problems[PROBLEMS_SHOWN:] = [f"and {len(problems) - PROBLEMS_SHOWN} more"]
     if problems:
         got = "; ".join(problems) + "".join(hints.values())
-        raise InputError(f"expected one label for each input that has any in {path}, got {got}")
+        raise InputError(f"cannot use {path}: {got}")
     if not found:
         raise InputError(f"expected at least one label in {path}, got none")
     return list(found.values())
@@ -277,8 +277,9 @@ def _check_chosen(lines: dict[int, LabelLine], chosen: Sequence[int], run: Run, 
         return
     missing = run.row_names[next(row for row in chosen if row not in lines)]
     raise InputError(
-        f"{path} has no label for {missing!r}, but one for {strange.name!r} in line {strange.line}, "
-        f"which is not among the first {len(lines)} inputs to label. Put all labels into one "
+        f"{path} has no label for {missing!r}, but one for {strange.name!r} in line "
+        f"{strange.line}, which is not among the first {len(lines)} inputs to label. Put all "
+        "labels into one "
         'file, and write "cannot tell" instead of skipping an input: inputs chosen in another way '
         "do not represent the rest"
     )
@@ -296,10 +297,10 @@ def _skipped(lines: dict[int, LabelLine], run: Run, path: Path) -> list[int]:
         last = max(i for i, row in enumerate(chosen) if row in lines)
         return [row for row in chosen[:last] if row not in lines]
     raise InputError(
-        f"{path} has {len(lines)} labels, and one for {strange.name!r} in line {strange.line}, which is "
-        f"not among the first {most} inputs to label. Inputs chosen in another way do not represent "
-        "the rest: label at least half of the inputs of the page, in its order. Only if they were "
-        "really drawn at random from all inputs, say so",
+        f"{path} has {len(lines)} labels, and one for {strange.name!r} in line {strange.line}, "
+        f"which is not among the first {most} inputs to label. Inputs chosen in another way do not "
+        "represent the rest: label at least half of the inputs of the page, in its order. Only if "
+        "they were really drawn at random from all inputs, say so",
         setting="sampling",
         value="'random'",
     )

@@ -297,8 +297,8 @@ def _earlier_labels(path: Path, names: list[str], *, pixels: bool) -> dict[str, 
         if name is None:
             raise InputError(
                 f"{path} has a label for {line.name!r} in line {line.line}, which is not among the "
-                f"first {len(names)} inputs to label now: choose more inputs, or move the file away "
-                "if they are chosen for another purpose"
+                f"first {len(names)} inputs to label now: choose more inputs, or move the file "
+                "away if they are chosen for another purpose"
             )
         found[name] = line.text
     return found
@@ -341,7 +341,8 @@ def _row_numbers(names: Sequence[str], length: int, path: Path) -> list[int]:
     for name in names:
         if not NUMBER.fullmatch(name) or not 0 <= int(name) < length:
             raise InputError(
-                f"{path} has {length} rows, but no row {brief(name)}: it is not the data of this run"
+                f"{path} has {length} rows, but no row {brief(name)}: it is not the data of this "
+                "run"
             )
     return [int(name) for name in names]
 

@@ -193,6 +193,8 @@ class LabelsEvent:
     verdict: str | None  # the verdict of the labels
     retrain: bool  # whether the accuracy has fallen below that of the baseline
     rearmed: bool  # whether the labelled inputs are the new baseline
+    # what to do with the model, without a full stop; empty if nothing, and in older records
+    advice: str = ""
     kind: Literal["labels"] = "labels"
 
     def __post_init__(self) -> None:

@@ -17,7 +17,14 @@ from pseudocal.app.job import Note, Tick
 from pseudocal.app.label_files import chosen_rows, read_labels
 from pseudocal.app.labelling import ToLabel, label, shown_inputs
 from pseudocal.app.monitor_data import arrays_of, identity_of, signals_of
-from pseudocal.app.monitor_folder import LabelsEvent, Range, State, batches_since, holding
+from pseudocal.app.monitor_folder import (
+    LABELLING,
+    LabelsEvent,
+    Range,
+    State,
+    batches_since,
+    holding,
+)
 from pseudocal.app.monitor_page import views
 from pseudocal.app.periods import format_time
 from pseudocal.app.pipeline import refine_steps, run_steps
@@ -25,7 +32,6 @@ from pseudocal.app.publishing import remove
 from pseudocal.app.render import Result
 from pseudocal.app.run import JOINED, LogitWriter, Run, save_run
 from pseudocal.arrays import InputError
-from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.confidence import confidences
 from pseudocal.calibrators.evidence import Evidence
 from pseudocal.calibrators.labels import CANNOT_TELL, LabelSample
@@ -150,7 +156,7 @@ def refine_monitor_steps(
             trust_paths=trust_paths,
             device=device,
         )
-        event = _labels_event(run, given, state, result.calibration)
+        event = _labels_event(run, given, state, result)
         if not held.has_seen(event.id):
             held.commit(_after_labels(state, event, run), event)
         return LabelledResult(event, result, held.state())
@@ -168,9 +174,7 @@ def _check_first(given: LabelSample, run: Run, path: str | Path) -> None:
         )
 
 
-def _labels_event(
-    run: Run, given: LabelSample, state: State, calibration: Calibration
-) -> LabelsEvent:
+def _labels_event(run: Run, given: LabelSample, state: State, result: Result) -> LabelsEvent:
     """What the labels measure."""
     known = given.labels != CANNOT_TELL
     predicted = run.logits.argmax(axis=1)[given.rows]
@@ -190,11 +194,24 @@ def _labels_event(
         accuracy=accuracy,
         gap=accuracy.below(confidence),
         before=state.temperature,
-        temperature=calibration.temperature,
-        verdict=calibration.verdict,
+        temperature=result.calibration.temperature,
+        verdict=result.calibration.verdict,
         retrain=target is not None and interval.high < target.value,
         rearmed=state.change is not None and len(run.logits) >= FEWEST,
+        advice=_advice(result, state.temperature),
     )
+
+
+def _advice(result: Result, before: float) -> str:
+    """What the report recommends, for a model with the temperature that was in use before."""
+    advice = result.report.recommendation
+    changed = result.calibration.temperature != before
+    if advice.decision == "deploy":
+        file = f"{LABELLING}/{advice.values['file']}"
+        return replace(advice, values=advice.values | {"file": file}).action if changed else ""
+    if advice.code == "keep" and changed and result.calibration.temperature == 1:
+        return "Deploy the original model"  # the report says to keep it, but T was in use
+    return advice.action
 
 
 def _after_labels(state: State, event: LabelsEvent, run: Run) -> State:

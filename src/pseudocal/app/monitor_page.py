@@ -157,11 +157,23 @@ def change_lines(change: Change) -> Iterator[str]:
     yield f"{SIGNALS[change.signal]} The change began {since}."
     worse = [one for one in change.classes if max(one.increase.values()) > 0][:3]
     if worse:
-        listed = [f"{one.name} (baseline {one.before:.0%}, now {one.now:.0%})" for one in worse]
+        listed = [
+            f"{_class_words(one.name)} ({one.before:.0%} in the baseline, {one.now:.0%} now)"
+            for one in worse
+        ]
         yield (
-            "Predicted classes that add most to this change, with their fraction of predictions: "
+            "Predicted classes that contribute most to this change (fraction of predictions): "
             f"{', '.join(listed)}."
         )
+
+
+def _class_words(name: str) -> str:
+    """A class in a sentence: its name, or "class 5" if it has only a number.
+
+    >>> _class_words("Acetone"), _class_words("5")
+    ('Acetone', 'class 5')
+    """
+    return f"class {name}" if name.isdecimal() else name
 
 
 def labels_lines(event: LabelsEvent) -> Iterator[str]:
@@ -170,21 +182,24 @@ def labels_lines(event: LabelsEvent) -> Iterator[str]:
     if event.first == event.last:
         batches = f"batch of {event.first}"
     yield (
-        f"Measured on {event.labels} labels, {batches}: accuracy "
-        f"{in_percent(event.accuracy)}. This 95% interval stays valid if you add labels. The "
-        "report also uses the unlabelled inputs, so its accuracy differs slightly. Confidence "
-        f"minus accuracy: {in_points(event.gap)} with T = {event.before:.2f}."
+        f"Measured on {event.labels} labels, {batches}: accuracy {in_percent(event.accuracy)}, "
+        f"confidence minus accuracy {in_points(event.gap)} with T = {event.before:.2f}."
     )
-    changed = event.temperature != event.before
-    deploy = "" if event.retrain else " Deploy the model in labelling/."
-    use = f"is in use now.{deploy}" if changed else "stays in use."
-    yield f"T = {event.temperature:.2f} {use}"
+    yield (
+        "These 95% intervals stay valid if you add labels. The report also uses the unlabelled "
+        "inputs, so its accuracy differs slightly."
+    )
+    if event.temperature == event.before:
+        yield f"T = {event.temperature:.2f} stays in use."
+    else:
+        yield f"The monitor now uses T = {event.temperature:.2f}."
     if event.retrain:
-        until = " Until then, use the recalibrated model in labelling/." if changed else ""
         yield (
             "The accuracy has fallen below that of the baseline. A temperature corrects "
-            f"confidences, not predictions: retrain the model.{until}"
+            "confidences, not predictions: retrain the model."
         )
+    if event.advice:
+        yield f"{'Until then' if event.retrain else 'Recommendation'}: {event.advice}."
     if event.rearmed:
         yield "The labelled batches are the new baseline of the alarm."
 

@@ -44,9 +44,14 @@ performance_option = _options_of("Performance")
 saved_option = _options_of("Saved outputs")
 
 # options that several commands have
-Quiet = Annotated[bool, output_option("print errors only", "--quiet", "-q")]
+Quiet = Annotated[bool, output_option("print warnings and errors only", "--quiet", "-q")]
 AsJson = Annotated[bool, output_option("print the result as JSON", "--json")]
-Device = Annotated[str, performance_option("cpu, cuda, cuda:1 ...", "--device", show_default=True)]
+Device = Annotated[
+    str,
+    performance_option(
+        "where the models run: cpu, cuda, cuda:1 ...", "--device", show_default=True
+    ),
+]
 
 
 def epilog(*examples: str, more_codes: str = "") -> str:
@@ -190,8 +195,8 @@ def one_file(names: list[str] | None) -> Path:
     """The file of the second opinion that saved outputs need."""
     if names is None or len(names) != 1:
         raise InputError(
-            "saved outputs need the outputs of one second model: pass --second-opinion FILE, or label "
-            "some inputs with pseudocal label"
+            "saved outputs need the outputs of one second model: pass --second-opinion FILE, or "
+            "label some inputs with pseudocal label"
         )
     return Path(names[0])
 

@@ -128,6 +128,12 @@ def summary_lines(result: Result) -> Iterator[str]:
             yield f"warning: {fact}"
     if report.metrics:
         yield from score_lines(to_plain(report.metrics))
+    yield from file_lines(result)
+
+
+def file_lines(result: Result) -> Iterator[str]:
+    """Where the calibrated model and the report are."""
+    report = result.report
     kind = "calibrated model" if report.verdict == "apply" else "calibrated model (unconfirmed)"
     for name in report.model.files:
         yield f"{kind}: {result.out / name}"

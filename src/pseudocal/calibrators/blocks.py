@@ -123,6 +123,7 @@ def as_blocks(data: Any) -> Sequence[Block]:
         or not all(hasattr(block, "read") for block in data)
     ):
         raise InputError(
-            f"expected an array, or a list of blocks that workers can read on their own, got {type(data).__name__}"
+            "expected an array, or a list of blocks that workers can read on their own, got "
+            f"{type(data).__name__}"
         )
     return data

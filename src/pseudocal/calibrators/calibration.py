@@ -230,7 +230,8 @@ class Calibration:
 
     def __repr__(self) -> str:
         if not isinstance(self.scaling, TemperatureScaling):
-            return f"Calibration({self.method}: {type(self.scaling).__name__} of {len(self.scaling.bias)} classes)"
+            scaling = f"{type(self.scaling).__name__} of {len(self.scaling.bias)} classes"
+            return f"Calibration({self.method}: {scaling})"
         low, high = self.interval
         digits = ".3f" if self.temperature >= 0.01 else ".1e"
         # some methods have no error
@@ -239,7 +240,7 @@ class Calibration:
         if self.bound:
             hit = f", at the {self.bound} bound"
         elif self.refused:
-            hit = f", {self.refused:.3f} refused"
+            hit = f", {self.refused:.3f} rejected"
         said = f", verdict: {self.verdict}" if self.verdict else ""
         rows = f"from {self.scaling.rows} rows"
         # without labels nothing was fitted, with labels T is theirs
@@ -341,7 +342,8 @@ def scaling_from_dict(value: Any) -> Scaling:
     known = {f.name: f.default is MISSING for f in fields(KINDS[kind])}
     if given.keys() - known or {name for name, needed in known.items() if needed} - given.keys():
         raise InputError(
-            f"expected the fields {', '.join(known)} of a {kind} scaling, got {brief(sorted(given))}"
+            f"expected the fields {', '.join(known)} of a {kind} scaling, got "
+            f"{brief(sorted(given))}"
         )
     if kind != "temperature":
         return KINDS[kind](**{k: _array(v, k) for k, v in given.items()})  # type: ignore[no-any-return]

@@ -66,8 +66,8 @@ def confidences(logits: ArrayLike, temperature: float = 1.0) -> NDArray[np.float
 def predictions(logits: ArrayLike) -> NDArray[np.intp]:
     """The predicted class of each row `(n,)`.
 
-    NumPy copies an array that is not contiguous, such as a column of a reservoir, to find the largest of each row; this
-    copies a chunk at a time.
+    NumPy copies an array that is not contiguous, such as a column of a reservoir, to find the
+    largest of each row; this copies a chunk at a time.
 
     >>> predictions([[2.0, 0.0], [0.0, 2.0]])
     array([0, 1])

@@ -80,7 +80,8 @@ class Step:
     second_logits: Sequence[Logits] = ()
 
     def __repr__(self) -> str:
-        return f"Step({len(self.rows)} inputs, {self.pairs} pairs, {len(self.mixup_samples)} mixup samples, epoch {self.epoch})"
+        mixed = f"{self.pairs} pairs, {len(self.mixup_samples)} mixup samples"
+        return f"Step({len(self.rows)} inputs, {mixed}, epoch {self.epoch})"
 
     @property
     def logits(self) -> Logits | None:
@@ -309,8 +310,8 @@ class Evidence:
         if self.pairs == 0 and rows > 1 and len(self.shapes) == rows:
             first = ", ".join(" x ".join(map(str, shape)) for shape in self.shapes[:3])
             return (
-                f"no two of the {rows} inputs have the same shape ({first}{', ...' if rows > 3 else ''}): resize "
-                "them to one size, or to a few"
+                f"no two of the {rows} inputs have the same shape "
+                f"({first}{', ...' if rows > 3 else ''}): resize them to one size, or to a few"
             )
         if self.pairs == 0 and rows > 1:
             return f"expected batches of at least two inputs to pair within them, got {rows} inputs in batches of one"
@@ -320,12 +321,13 @@ class Evidence:
             return f"expected at least one row from the strategy, got none of {self.pairs} pairs"
         if maps:
             return (
-                f"expected images whose predicted classes differ somewhere, got {rows} of which no two that were "
-                "paired differ in any pixel: are they different images?"
+                f"expected images whose predicted classes differ somewhere, got {rows} of which no "
+                "two that were paired differ in any pixel: are they different images?"
             )
         return (
-            f"expected target inputs of at least two predicted classes, got one predicted class for all {rows}: "
-            "a model that always predicts the same class cannot be calibrated by mixing its inputs"
+            "expected target inputs of at least two predicted classes, got one predicted class "
+            f"for all {rows}: a model that always predicts the same class cannot be calibrated by "
+            "mixing its inputs"
         )
 
 

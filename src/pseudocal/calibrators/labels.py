@@ -277,9 +277,9 @@ def check_label_sample(
         raise InputError(
             f"expected labels of the first {len(rows)} rows of rows_to_label with seed "
             f"{sample.seed}, got row {other[0]}, which is not one of them: rows chosen in another "
-            "way are not a random sample of the target. Only if they were really drawn at random, pass "
-            "sampling='random'. Label rows that the person could not label as CANNOT_TELL; do not "
-            "skip them"
+            "way are not a random sample of the target. Only if they were really drawn at random, "
+            "pass sampling='random'. Label rows that the person could not label as CANNOT_TELL; do "
+            "not skip them"
         )
     return chosen
 

@@ -445,7 +445,8 @@ class PseudoCal:
             )
         if any(second is Surrogate for second in models_in(second_opinion)):
             raise InputError(
-                "expected Surrogate() or Surrogate(features) as a second opinion, got the class Surrogate"
+                "expected Surrogate() or Surrogate(features) as a second opinion, got the class "
+                "Surrogate"
             )
         surrogates = [each for each in models_in(second_opinion) if isinstance(each, Surrogate)]
         if len(surrogates) > 1:
@@ -457,7 +458,8 @@ class PseudoCal:
         if not is_array(data) and not is_stream(data):
             hint = ": pass its .inputs" if hasattr(data, "inputs") else ""
             raise InputError(
-                f"expected an array of inputs or an iterable of batches, got {type(data).__name__}{hint}"
+                "expected an array of inputs or an iterable of batches, got "
+                f"{type(data).__name__}{hint}"
             )
 
     def _epochs(

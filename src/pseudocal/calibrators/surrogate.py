@@ -190,8 +190,9 @@ def as_encoder(features: Any) -> Predictor:
         return _as_they_are
     if isinstance(features, str | PathLike):
         raise InputError(
-            "expected a function, a torch module or something with a method `transform` as the features of a surrogate, "
-            f"got {str(features)!r}: open a file with pseudocal.app.model_file"
+            "expected a function, a torch module or something with a method `transform` as the "
+            f"features of a surrogate, got {str(features)!r}: open a file with "
+            "pseudocal.app.model_file"
         )
     if hasattr(features, "transform") and not callable(features):
         return features.transform  # type: ignore[no-any-return]
@@ -388,7 +389,7 @@ def _keys(rows: Labelled) -> NDArray[np.int64]:
 def _with_parents(
     of_mixup: NDArray[np.int64], keys: NDArray[np.int64]
 ) -> Iterator[NDArray[np.intp]]:
-    """The numbers of the mixup samples whose two inputs were kept, in order of their keys, and where those inputs are."""
+    """The mixup samples whose two inputs were kept, in order of their keys, and the two inputs."""
     order = np.lexsort(of_mixup.T)
     places = np.minimum(np.searchsorted(keys, of_mixup[order]), len(keys) - 1)
     kept = (keys[places] == of_mixup[order]).all(axis=1)

@@ -110,8 +110,9 @@ def calibrate_by_name(name: str, material: Material, **settings: Any) -> Correct
     if not isinstance(found, Calibration):
         if np.ndim(found) != 2:
             raise InputError(
-                f"expected a Calibration or logits of shape (n, classes) from {name}, got {brief(found)}: "
-                "for a temperature T, return Calibration(name, TemperatureScaling(T))"
+                f"expected a Calibration or logits of shape (n, classes) from {name}, got "
+                f"{brief(found)}: for a temperature T, return Calibration(name, "
+                "TemperatureScaling(T))"
             )
         return Corrected(name, found)
     assert entry.corrects is not None

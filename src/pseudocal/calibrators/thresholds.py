@@ -1,11 +1,11 @@
-"""Accept a prediction only when the model is confident: thresholds, and what they promise.
+"""Accept a prediction only when the model is confident: thresholds with an error limit.
 
 Rows are ranked by confidence. With a second model, rows on which both models predict the same class
 rank before all others. A threshold accepts the rows from the top of this ranking down to some row.
-It promises that at most `max_error` of the accepted predictions are wrong.
+At most `max_error` of the accepted predictions, the error limit, may be wrong.
 
-**With labels the promise is a guarantee.** Candidates are the top 1%, 2%, ..., 100% of the rows that
-the labels were drawn from. They are fixed before any label is known. They are tested from the
+**With labels the error limit is guaranteed.** Candidates are the top 1%, 2%, ..., 100% of the rows
+that the labels were drawn from. They are fixed before any label is known. They are tested from the
 smallest to the largest, beginning with the first that has enough labels to pass without an error
 (45 for 5%). A candidate with n labels, k of them errors, passes if a model with an error rate of
 `max_error` makes k errors or fewer in at most 10% of draws: P(Binomial(n, max_error) <= k) <= 0.1.
@@ -18,7 +18,7 @@ of the target are wrong.
 
 1. Given how many labels fall into a candidate, these are a random sample of its rows, so the
    number of errors is binomial or, as rows are drawn without replacement, less dispersed.
-2. The promise can only be broken if the first candidate with too many errors passes. That has a
+2. The limit can only be exceeded if the first candidate with too many errors passes. That has a
    probability of at most 10%, so several tests need no correction (fixed-sequence testing).
 3. Where the tests begin depends on how many labels fall into a candidate. As long as no error is
    allowed, passing takes N = 45 right labels before the first error. The errors do not depend on
@@ -30,7 +30,7 @@ independent, so their guarantee is measured and not proven (same page). Rows lab
 are skipped: the guarantee is about rows that a person can label. It is about the target, and about
 later inputs only as far as they come from where the target came from.
 
-**Without labels the promise is an estimate**: the mean calibrated confidence of the accepted rows is
+**Without labels the error is an estimate**: the mean calibrated confidence of the accepted rows is
 at least 1 - `max_error`. It inherits every error of the calibration.
 """
 
@@ -52,9 +52,7 @@ Light = Literal["guaranteed", "estimated", "not enough labels"]
 
 LEVEL = 0.9  # the probability with which a guarantee holds
 CANDIDATES = 100  # tested thresholds; of 20, 50, 100 and 400 the least that lost nothing
-POOL_ERROR = (
-    1.5  # a pool reaches to this many times the promised error: of 1, 1.5, 2 and 3 the best
-)
+POOL_ERROR = 1.5  # a pool reaches to this many times the error limit: of 1, 1.5, 2 and 3 the best
 SMALLEST_POOL = 200  # rows, if there are as many
 PROBABLY = 0.8  # the probability that as many labels as recommended suffice
 MOST_ERRORS = 30  # considered when labels are recommended
@@ -69,7 +67,7 @@ class Candidate(NamedTuple):
         coverage: The fraction of rows that it accepts.
         labels: The number of labels of these rows.
         errors: The number of wrong predictions among them.
-        bound: The 90% Clopper-Pearson bound of the error; it passes if this is at most the promise.
+        bound: The 90% Clopper-Pearson bound of the error; it passes if this is at most the limit.
 
     """
 
@@ -81,10 +79,10 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class Threshold:
-    """The confidence from which on predictions are accepted, and what the promise rests on.
+    """The confidence from which on predictions are accepted, and what its error limit rests on.
 
     Attributes:
-        max_error: The promised fraction of wrong predictions among those accepted.
+        max_error: The error limit: the fraction of the accepted predictions that may be wrong.
         basis: "guaranteed" with a probability of 90%, "estimated" without labels, or "none": no
             prediction is accepted.
         confidence: The least accepted confidence; None if nothing is accepted. With a second model
@@ -288,7 +286,7 @@ def threshold_pool(
     """The rows to draw labels from if they are to decide on a threshold, in rank order.
 
     These are the rows down to where the expected error of all above reaches one and a half times
-    the promise, and at least 200. A random sample of them has more labels where the decision lies
+    the error limit, and at least 200. A random sample of them has more labels where the decision lies
     than a sample of all rows:
 
     >>> predicted = np.zeros(1000, dtype=int)
@@ -461,7 +459,7 @@ class _Checked:
         return _Checked(number[self.rows[kept]], self.wrong[kept], self.drawn_from[rows])
 
 
-# ------------------------------------------------------------------------------ the promise
+# ------------------------------------------------------------------------------ the error limit
 
 
 def _estimated(

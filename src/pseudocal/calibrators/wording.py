@@ -180,6 +180,7 @@ FROM_LABELS = (
     "With {labels:labels}, T is between {low:.3g} and {high:temperature} (90% interval, valid "
     "however many labels you add)"
 )
+LITTLE_CHANGE = ": no temperature in this range changes the confidence much."
 
 TEMPLATES: dict[ReasonCode, str] = {
     ReasonCode.TEMPERATURE_AT_BOUND: (
@@ -199,8 +200,8 @@ TEMPLATES: dict[ReasonCode, str] = {
         "predicted classes differ, so most pixels did not contribute to T."
     ),
     ReasonCode.PREPROCESSING_ASSUMED: (
-        "The preprocessing was assumed: neither the model file nor a setting specifies it. Pass the "
-        "one used in training (--resize, --preprocess) and calibrate again, or label about 50 "
+        "The preprocessing was assumed: neither the model file nor a setting specifies it. Pass "
+        "the one used in training (--resize, --preprocess) and calibrate again, or label about 50 "
         "inputs."
     ),
     ReasonCode.NO_SECOND_OPINION: (
@@ -219,8 +220,8 @@ TEMPLATES: dict[ReasonCode, str] = {
         "another seed or on other features."
     ),
     ReasonCode.SECOND_MODEL_UNRELATED: (
-        "The models agree on {agreement:.0%} of inputs, no more often than by chance, so the second "
-        "model was not used. Check that both have the same classes in the same order."
+        "The models agree on {agreement:.0%} of inputs, no more often than by chance, so the "
+        "second model was not used. Check that both have the same classes in the same order."
     ),
     ReasonCode.SECOND_MODEL_TWO_CLASSES: (
         "With two classes, mixup samples cannot reveal shared errors. The models agree on "
@@ -400,15 +401,15 @@ TEMPLATES: dict[ReasonCode, str] = {
     ReasonCode.LABELS_OVERCONFIDENT: FROM_LABELS + ": the model is overconfident.",
     ReasonCode.LABELS_UNDERCONFIDENT: FROM_LABELS + ": the model is underconfident.",
     ReasonCode.LABELS_ALREADY_CALIBRATED: (
-        FROM_LABELS + ", which hardly changes the confidence: you can skip calibration."
+        FROM_LABELS + LITTLE_CHANGE + " You can skip calibration."
     ),
     ReasonCode.LABELS_CONFIDENCE_HIGH: (
         "The mean confidence is {gap:points} points above the accuracy, and no temperature "
-        "corrects that. " + FROM_LABELS + ", which hardly changes the confidence."
+        "corrects that. " + FROM_LABELS + LITTLE_CHANGE
     ),
     ReasonCode.LABELS_CONFIDENCE_LOW: (
         "The mean confidence is {gap:points} points below the accuracy, and no temperature "
-        "corrects that. " + FROM_LABELS + ", which hardly changes the confidence."
+        "corrects that. " + FROM_LABELS + LITTLE_CHANGE
     ),
     ReasonCode.LABELS_UNDECIDED: (
         FROM_LABELS + ", which includes T = 1 (no calibration). About {more:more labels} would "
@@ -449,9 +450,10 @@ TEMPLATES: dict[ReasonCode, str] = {
         "same order."
     ),
     ReasonCode.LABELS_AT_CHANCE: (
-        "The labels may agree with the predictions no more often than by chance: on {labels:labels}, "
-        "the accuracy is {accuracy:.0%} ({accuracy_low:.0%} to {accuracy_high:.0%}), and chance is "
-        "{chance:.0%}. Check that the model and the labels have the same classes in the same order."
+        "The labels may agree with the predictions no more often than by chance: on "
+        "{labels:labels}, the accuracy is {accuracy:.0%} ({accuracy_low:.0%} to "
+        "{accuracy_high:.0%}), and chance is {chance:.0%}. Check that the model and the labels "
+        "have the same classes in the same order."
     ),
 }
 

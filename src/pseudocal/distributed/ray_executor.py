@@ -58,7 +58,8 @@ class RayExecutor:
     def __post_init__(self) -> None:
         if self.workers < 1 or self.tries < 1 or self.ahead < 1:
             raise InputError(
-                f"expected at least one worker, try and block ahead, got {self.workers}, {self.tries}, {self.ahead}"
+                f"expected at least one worker, try and block ahead, got {self.workers}, "
+                f"{self.tries}, {self.ahead}"
             )
         if not 0 <= self.max_bad <= 1:
             raise InputError(f"expected a fraction of bad blocks from 0 to 1, got {self.max_bad}")

@@ -4,8 +4,8 @@ Whether mixup samples behave like the real inputs in them, one by one and in bin
 (Figure 1b), the effect of lambda, what correct and wrong predictions contribute to the NLL that
 temperature scaling minimises, and the ECE that chance alone leaves.
 
-Except for the last two, inputs are predicted once and paired once, so every lambda mixes the same pairs: results differ by
-lambda only.
+Except for the last two, inputs are predicted once and paired once, so every lambda mixes the same
+pairs: results differ by lambda only.
 """
 
 from __future__ import annotations

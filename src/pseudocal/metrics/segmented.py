@@ -141,7 +141,8 @@ class Segmented:
         """The number of pixels that are not ignored; an error if there are none."""
         if self.pixels == 0:
             raise InputError(
-                f"expected at least one pixel that is not ignored, got none in {self.images:,} images"
+                f"expected at least one pixel that is not ignored, got none in {self.images:,} "
+                "images"
             )
         return self.pixels
 
@@ -313,7 +314,8 @@ def _sums(
         z -= z.max(axis=0)
     if np.isnan(z.min(initial=0)):
         raise InputError(
-            "expected logits below +inf, one of them finite at each pixel that counts, got NaN or inf"
+            "expected logits below +inf, one of them finite at each pixel that counts, got NaN or "
+            "inf"
         )
     at_label = z.reshape(-1)[labels * np.intp(z.shape[1]) + np.arange(z.shape[1])]
     np.exp(z, out=z)

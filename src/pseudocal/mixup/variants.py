@@ -45,7 +45,8 @@ def cutmix(
     """
     if len(pairs.inputs.shape) < 3:
         raise InputError(
-            f"expected images with height and width as their last two axes, got shape {pairs.inputs.shape}"
+            "expected images with height and width as their last two axes, got shape "
+            f"{pairs.inputs.shape}"
         )
     kept = with_different_classes(pairs)
     if len(kept) == 0:
@@ -102,7 +103,8 @@ def manifoldmix(
     _hooked(predict, kept.partner, spot, keep)
     if len(seen) != 1 or not hasattr(seen[0], "shape"):
         raise InputError(
-            f"expected a layer that returns one tensor, once per pass, got {layer!r}, which does not"
+            f"expected a layer that returns one tensor, once per pass, got {layer!r}, which does "
+            "not"
         )
     return Labelled(_hooked(predict, kept.x, spot, mix), kept.logits.argmax(axis=1), kept.weights)
 

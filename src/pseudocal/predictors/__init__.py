@@ -99,8 +99,9 @@ def second_logits(
     """
     if logits.ndim > 2 and seconds:
         raise InputError(
-            f"expected no second opinion for a segmentation model, got one for maps {logits.shape}: in our tests "
-            "two such models shared far more mistakes on real pixels than on mixup samples, so the estimate was too high"
+            "expected no second opinion for a segmentation model, got one for maps "
+            f"{logits.shape}: in our tests two such models shared far more mistakes on real pixels "
+            "than on mixup samples, so the estimate was too high"
         )
     found = [_predicted_by(second, inputs) for second in seconds]
     for its in found:
@@ -162,7 +163,8 @@ class Checked:
         logits = self._read(as_numpy(output, "logits"))
         if len(logits) != count(x):
             raise InputError(
-                f"expected one row of logits for each of {count(x)} inputs, got shape {logits.shape}"
+                f"expected one row of logits for each of {count(x)} inputs, got shape "
+                f"{logits.shape}"
             )
         if logits.ndim == 4:
             _check_layout(tuple(x.shape), logits)
@@ -175,8 +177,8 @@ class Checked:
             few = logits if logits.ndim == 2 else logits[0].reshape(len(logits[0]), -1)[:, :999].T
             if self._doubt and looks_like_probabilities(few):
                 raise InputError(
-                    "the outputs look like probabilities, not logits: they lie between 0 and 1; pass "
-                    "their logarithm instead: lambda x: np.log(model(x))"
+                    "the outputs look like probabilities, not logits: they lie between 0 and 1; "
+                    "pass their logarithm instead: lambda x: np.log(model(x))"
                 )
         if logits.shape[1] != self._classes:
             raise InputError(
@@ -205,7 +207,8 @@ class Checked:
             output = np.concatenate([np.zeros_like(output), output], axis=1)
         if output.ndim != 4:
             raise InputError(
-                f"expected logits of shape (n, classes) or (n, classes, h, w), got shape {output.shape}"
+                "expected logits of shape (n, classes) or (n, classes, h, w), got shape "
+                f"{output.shape}"
             )
         return as_maps(output)
 

@@ -35,8 +35,8 @@ class ClassifierPredictor:
             np.sum(probabilities, axis=1), 1, atol=1e-3
         ):
             raise InputError(
-                "expected one distribution over classes, got several independent outputs (multi-label); "
-                "calibrate each as a separate model"
+                "expected one distribution over classes, got several independent outputs "
+                "(multi-label); calibrate each as a separate model"
             )
         with np.errstate(divide="ignore"):
             return floored(np.log(probabilities))

@@ -56,8 +56,8 @@ def _check_dropout(module: nn.Module) -> None:
     if not any(layer.p > 0 for layer in layers):
         found = "none" if not layers else f"{len(layers)} of probability 0"
         raise InputError(
-            f"expected a module with dropout layers (torch.nn.Dropout and the like), got {found}: MC-Dropout needs "
-            "them; add one before the last layer, or use an ensemble"
+            f"expected a module with dropout layers (torch.nn.Dropout and the like), got {found}: "
+            "MC-Dropout needs them; add one before the last layer, or use an ensemble"
         )
 
 

@@ -74,6 +74,6 @@ def logits_of(output: Any) -> Tensor:
             return logits_of(named[name])
     names = f" of {', '.join(map(str, named))}" if named else ""
     raise InputError(
-        "expected a tensor, a tuple, an object with .logits, or a mapping with 'logits' or 'out' from the module, "
-        f"got {type(output).__name__}{names}"
+        "expected a tensor, a tuple, an object with .logits, or a mapping with 'logits' or 'out' "
+        f"from the module, got {type(output).__name__}{names}"
     )

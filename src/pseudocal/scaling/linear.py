@@ -425,7 +425,8 @@ def _check_shapes(weight: Floats, bias: Floats, ndim: int) -> None:
     classes = np.shape(bias)
     if len(classes) != 1 or np.shape(weight) != classes * ndim:
         raise InputError(
-            f"expected weight of shape {classes * ndim} to fit a bias of shape {classes}, got {np.shape(weight)}"
+            f"expected weight of shape {classes * ndim} to fit a bias of shape {classes}, got "
+            f"{np.shape(weight)}"
         )
     if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
         bad = next(x for x in (*np.ravel(weight), *np.ravel(bias)) if not np.isfinite(x))

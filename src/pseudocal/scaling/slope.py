@@ -207,7 +207,8 @@ def _without_infinities(z: Logits, targets: Labels, row: NDArray[np.intp]) -> Lo
     if impossible.any():
         i = int(np.argmax(impossible))
         raise InputError(
-            f"expected labels of possible classes, got one whose logit is -inf in row {row[i]}; if these are logs of "
-            "probabilities that were rounded to zero, clip them first: np.log(np.maximum(p, 1e-7))"
+            f"expected labels of possible classes, got one whose logit is -inf in row {row[i]}; if "
+            "these are logs of probabilities that were rounded to zero, clip them first: "
+            "np.log(np.maximum(p, 1e-7))"
         )
     return careful

@@ -270,7 +270,8 @@ def as_targets(labels: ArrayLike, logits: Logits) -> Labels:
     if bad.any():
         row = int(np.argmax(bad))
         raise InputError(
-            f"expected soft targets that are non-negative and sum to one in each row, got {targets[row]} in row {row}"
+            "expected soft targets that are non-negative and sum to one in each row, got "
+            f"{targets[row]} in row {row}"
         )
     return targets
 

@@ -260,7 +260,7 @@ def test_what_is_no_class_is_counted_and_names_may_stand_for_classes(
     assert facts["none_of_these"]["values"] == {"n": 1, "labels": 29}
     assert facts["cannot_tell"]["values"] == {"n": 1}
     cautions = json.loads(done.out)["cautions"]
-    assert any('said "none of these"' in text for text in cautions)
+    assert any('"none of these". The model does not know' in text for text in cautions)
     done = pseudocal("refine", out, tmp_path / "a.csv")
     assert 'skipped: 1 (labelled "cannot tell" or not labelled)' in done.out
     assert (f"pseudocal label {out} -n {30 + (measured.more_labels or 0)}" in done.out) == bool(
@@ -285,8 +285,8 @@ def test_what_is_wrong_with_a_file_is_named_by_line(pseudocal, out, truth):
     for text in (
         "line 12: 'x.png', which is no input of the target",
         "line 13: 'dgo', which is no class of the model",
-        f"line 14: '{good[1][0]}' as '{other}' and not '{good[1][1]}', which line 3 has already",
-        f"line 15: '{good[2][0]}' again, which line 4 has already",
+        f"line 14: '{good[1][0]}' has two labels, '{other}' here and '{good[1][1]}' in line 3",
+        f"line 15: '{good[2][0]}' has two labels, '{good[2][1]}' here and '{good[2][1]}' in line 4",
         "line 16: '3', which is no class of the model",
         "They are called '0', '1', '2', ... (400 in all). The classes are ",
     ):

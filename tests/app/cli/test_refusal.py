@@ -224,7 +224,7 @@ def test_in_python_it_is_a_warning_and_the_result_is_short(collapsed, features, 
         result = calibrate(collapsed["onnx"], features, tmp_path / "out")
     assert repr(result) == f"Result(do not apply, T = 1.000, in {tmp_path / 'out'})"
     assert repr(result.report) == f"Report(model.onnx on {features}: do not apply, T = 1.000)"
-    assert "refused" in repr(result.calibration)
+    assert " rejected, verdict: do not apply" in repr(result.calibration)
     probabilities = result.calibration.probabilities(np.load(tmp_path / "out" / "logits.npy"))
     np.testing.assert_allclose(probabilities, softmax(np.load(tmp_path / "out" / "logits.npy")))
 

@@ -118,9 +118,12 @@ def test_the_verdict_is_printed_and_in_the_json(
     trust = read(tmp_path / "out").trust
     assert content["verdict"] == trust.verdict
     assert content["reasons"] == [str(reason) for reason in trust.reasons]
+    estimate = trust.estimated_accuracy
     assert content["estimated_accuracy"] == {
-        "value": trust.estimated_accuracy.value, "low": trust.estimated_accuracy.low, "high": trust.estimated_accuracy.high
-    }  # fmt: skip
+        "value": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+    }
     assert f"verdict: {trust.verdict}\n" in said
     assert all(f"  {reason}\n" in said for reason in trust.reasons)
     assert f"estimated accuracy: {trust.estimated_accuracy.value:.0%}, 90% interval" in said

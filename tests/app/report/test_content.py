@@ -133,7 +133,7 @@ def test_harm_on_the_ground_truth_is_the_first_fact(made):
 def test_the_page_states_the_verdict_and_its_reasons_once(made):
     headings = {
         "apply": "Apply",
-        "caution": "Use with caution",
+        "caution": "Caution",
         "do not apply": "Do not apply",
     }
     for verdict, heading in headings.items():

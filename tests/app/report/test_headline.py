@@ -287,7 +287,7 @@ def test_a_threshold_says_which_predictions_to_trust(made):
     both = replace(found, basis="estimated", agreement=True)
     text = str(essentials_of(replace(report, threshold=both))["Which predictions to trust"])
     assert "at least 90% where both models agree. An estimated 5% of them are wrong" in text
-    assert "(too low for 74% of models in our tests)." in text
+    assert "are wrong. In our tests, the true error was higher for 74% of models." in text
     more = replace(both, confidence=0.0, if_disagree=0.7)
     text = str(essentials_of(replace(report, threshold=more))["Which predictions to trust"])
     assert "at least 70%, and all where both models agree" in text
@@ -364,7 +364,7 @@ def test_the_first_answers_say_what_is_known(made):
     assert codes(made.make_refined())[2:] == ["assumed_labels", "none_of_these"]
     assumed = replace(after, data=replace(after.data, assumed=("resize", "crop")))
     answers = essentials_of(assumed)["What was assumed"]
-    assert "The assumed preprocessing (resize, crop) is that of training" in str(answers)
+    assert "The model was trained with the assumed preprocessing (resize, crop)." in str(answers)
     nothing = replace(after.calibration, mixup_samples=0, temperature=1.0)
     unfitted = replace(after, calibration=nothing)
     assert codes(unfitted)[2:] == ["assumed_agreement", "risk_agreement"]
@@ -445,7 +445,8 @@ def test_the_noise_floor_is_what_chance_gives(made):
     ]
     noise = report.reliability.noise
     assert noise == pytest.approx(np.mean(chance), rel=0.1)
-    assert f"an ECE of about {noise:.2%} on as many inputs" in shown(report)
+    sentence = "Even a perfectly calibrated model with these confidences would show an ECE of about"
+    assert f"{sentence} {noise:.2%} on this many inputs, by chance." in shown(report)
     assert made.make_report().reliability.noise is None
 
 

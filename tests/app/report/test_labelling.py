@@ -164,7 +164,7 @@ def test_twenty_images(label_page, photographs, size, way):
     assert tab.locator("#prompt").text_content() == "All 20 labelled"
     expected = [[one.name, label] for one, label in zip(inputs, said, strict=True)]
     assert saved(tab, way) == expected
-    assert "Saved" in tab.locator("#end-text").text_content()
+    assert "Saved to your downloads as labels.csv." in tab.locator("#end-text").text_content()
     tab.locator("#review button").nth(3).click()  # one of them is changed at the end
     give(tab, way, "horse")
     expected[3][1] = "horse"

@@ -158,8 +158,8 @@ FACT_SENTENCES: dict[str, tuple[Values, str]] = {
     ),
     "none_of_these": (
         {"n": 1, "labels": 49},
-        '1 of 49 labels said "none of these". The data contains classes that the model cannot '
-        "predict, so it is always wrong on them.",
+        '1 of 49 labels was "none of these". The model does not know the classes of such inputs, '
+        "so it is always wrong on them.",
     ),
     "cannot_tell": ({"n": 1}, 'Skipped: 1 (labelled "cannot tell" or not labelled).'),
     "few_labels": ({}, "There are too few labels to measure the calibration error itself."),

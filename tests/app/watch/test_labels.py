@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +15,12 @@ import pytest
 from pseudocal.app import label_monitor, refine_monitor, watch
 from pseudocal.app.cli import main
 from pseudocal.app.inputs.tables import plain_cell
+from pseudocal.app.monitor_labels import _advice
 from pseudocal.arrays import InputError
+from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.confidence import confidences
 from pseudocal.monitor import anytime_interval
+from pseudocal.scaling import TemperatureScaling
 
 from .conftest import FIRST, World, make_world
 from .test_watch import history
@@ -124,8 +129,8 @@ def test_a_model_to_retrain_ends_with_20_until_a_new_baseline(
     capsys.readouterr()
     assert main(["refine", str(alarmed.monitor), str(labels)]) == 0
     said = capsys.readouterr().out
-    assert "retrain the model. Until then, use the recalibrated model in labelling/." in said
-    assert "Deploy" not in said
+    assert "retrain the model.\nUntil then: Deploy labelling/model.onnx instead" in said
+    assert "Recommendation" not in said
     assert watched(alarmed.batch("fri", noise=1.5), "--time", "2026-11-20") == 20
     said = capsys.readouterr().out
     assert "Retrain the model." in said
@@ -175,6 +180,56 @@ def test_labels_without_an_alarm_measure_and_leave_the_alarm_as_it_is(world: Wor
     assert done.state.batches == 2
 
 
+def test_only_the_verdict_apply_recommends_to_deploy(world: World, give_labels, capsys):
+    """And `refine` says how to label more, in the monitor and not in its run."""
+    days = {"2026-11-16": "mon"}
+    watch(world.monitor, world.batch("mon"), baseline=world.out, time="2026-11-16")
+    label_monitor(world.monitor, 10)
+    assert main(["refine", str(world.monitor), str(give_labels(world, days))]) == 0
+    said = capsys.readouterr().out
+    event = json.loads((world.monitor / "state.json").read_text())["labelled"]
+    assert event["verdict"] == "caution"
+    assert (world.monitor / "labelling" / "unconfirmed-model.onnx").exists()
+    assert "Deploy" not in said
+    assert "calibrated model (unconfirmed): " in said
+    more = int(re.search(r"Recommendation: Label (\d+) more inputs", said)[1])
+    assert f"Next: pseudocal label {world.monitor} -n {10 + more}\n" in said
+    assert (
+        f"<p>Recommendation: {event['advice']}.</p>" in (world.monitor / "index.html").read_text()
+    )
+
+
+def test_a_temperature_in_use_that_labels_reject_is_taken_back(alarmed: World, give_labels):
+    label_monitor(alarmed.monitor, 60)
+    done = refine_monitor(alarmed.monitor, give_labels(alarmed, DAYS))
+    assert _advice(done.result, done.event.temperature) == ""  # it is deployed already
+    rejected = Calibration("none", TemperatureScaling(1.0))
+    keep = replace(done.result.report.recommendation, code="keep")
+    kept = replace(
+        done.result,
+        calibration=rejected,
+        report=replace(done.result.report, recommendation=keep),
+    )
+    assert _advice(kept, 1.5) == "Deploy the original model"
+    assert _advice(kept, 1.0) == "Keep the model you have"
+
+
+def test_labels_of_an_older_monitor_are_read(alarmed: World, give_labels):
+    """They have no advice."""
+    label_monitor(alarmed.monitor, 30)
+    refine_monitor(alarmed.monitor, give_labels(alarmed, DAYS))
+    for name in ("state.json", "drawn.jsonl"):
+        path = alarmed.monitor / name
+        text, count = re.subn(r',\s*"advice": ?"[^"]*"', "", path.read_text())
+        assert count
+        path.write_text(text)
+    later = watch(alarmed.monitor, alarmed.batch("fri", noise=1.5), time="2026-11-20")
+    assert later.state.labelled.advice == ""
+    page = (alarmed.monitor / "index.html").read_text()
+    assert "Measured on 30 labels" in page
+    assert "Recommendation" not in page
+
+
 def test_labels_need_batches_and_a_page(world: World):
     watch(world.monitor, baseline=world.out)
     with pytest.raises(InputError, match="no batches"):
@@ -194,7 +249,7 @@ def test_label_and_refine_take_monitors(alarmed: World, give_labels, capsys):
     assert main(["refine", str(alarmed.monitor), str(labels)]) == 0
     said = capsys.readouterr().out
     assert "Measured on 30 labels" in said
-    assert "This 95% interval stays valid if you add labels. The report also uses" in said
+    assert "These 95% intervals stay valid if you add labels. The report also uses" in said
     report = (alarmed.monitor / "labelling" / "report.html").read_text()
     assert "30 of 300 inputs were labelled, drawn at random." in report
 

@@ -26,7 +26,7 @@ from pseudocal.app.monitor_folder import (
     TypicalInput,
     thinned,
 )
-from pseudocal.app.monitor_page import Axis, page, temperature_chart
+from pseudocal.app.monitor_page import Axis, change_lines, page, temperature_chart
 from pseudocal.monitor import Monitor, Reference, Signals
 
 pytestmark = pytest.mark.filterwarnings("default")  # of the browser's driver
@@ -204,6 +204,16 @@ def test_the_accuracy_of_the_last_batch_comes_first(show):
     assert sentences[0].startswith(accuracy)
     assert sentences[1].startswith("The second model disagrees more often than in the baseline.")
     assert tab.locator("#alarm strong").inner_text() == "Alarm"
+
+
+def test_changed_classes_are_named_or_numbered():
+    rise = {"disagreement": 0.05}
+    classes = (ChangedClass("5", 0.11, 0.14, rise), ChangedClass("Acetone", 0.35, 0.19, rise))
+    _, said = change_lines(Change("disagreement", None, "2024-01-06", classes))
+    assert said == (
+        "Predicted classes that contribute most to this change (fraction of predictions): class 5 "
+        "(11% in the baseline, 14% now), Acetone (35% in the baseline, 19% now)."
+    )
 
 
 def test_a_batch_without_a_clear_temperature_says_so(show):

@@ -69,8 +69,8 @@ def read_choices(path: Path) -> Choices:
         raise InputError(f"expected one JSON object per line, got {path}, which is empty")
     if all(looks_like_probabilities(np.array([line.logprobs])) for line in lines):
         raise InputError(
-            f"expected log-probabilities, got probabilities in {path}: {brief(lines[0].logprobs)} sum "
-            "to 1; write their logarithms, math.log(p)"
+            f"expected log-probabilities, got probabilities in {path}: {brief(lines[0].logprobs)} "
+            "sum to 1; write their logarithms, math.log(p)"
         )
     classes = lines[0].classes
     questions: dict[str, list[_Line]] = {}
@@ -193,14 +193,15 @@ def _options(document: Mapping[str, Any], prompts: list[tuple[str, str]], count:
 def _numbers(values: Any, where: str) -> list[float]:
     if not isinstance(values, list) or not 2 <= len(values) <= MOST_OPTIONS:
         raise InputError(
-            f"expected log-probabilities of 2 to {MOST_OPTIONS} options, got {brief(values)} in {where}"
+            f"expected log-probabilities of 2 to {MOST_OPTIONS} options, got {brief(values)} in "
+            f"{where}"
         )
     try:
         numbers = [float(value) for value in values]
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"expected log-probabilities, got {brief(values)} in {where}: run a task with options, not "
-            "one that generates text"
+            f"expected log-probabilities, got {brief(values)} in {where}: run a task with options, "
+            "not one that generates text"
         ) from error
     if not np.isfinite(numbers).all():
         raise InputError(f"expected finite log-probabilities, got {brief(values)} in {where}")

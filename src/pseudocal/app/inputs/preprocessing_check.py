@@ -421,8 +421,8 @@ def check_preprocessing(
     better = better_than_given(variants)
     if better is not None:
         raise WrongPreprocessingError(
-            f"the images seem to be preprocessed differently than in training: with {better.flags} the "
-            "predictions are more distinct; pass that, or --preprocess-check off to continue",
+            f"the images seem to be preprocessed differently than in training: with {better.flags} "
+            "the predictions are more distinct; pass that, or --preprocess-check off to continue",
             table_of(variants),
         )
     return max((each.images for each in variants if not each.flags), default=0)

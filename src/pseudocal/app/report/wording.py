@@ -191,7 +191,7 @@ QUESTIONS = (
     "What was assumed",
     "What could be wrong",
 )
-SAME = "New inputs are like these. "
+SAME = "New inputs come from the same source. "
 HIDDEN_FROM_BOTH = "Errors that both models make only on real inputs remain undetected."
 HIDDEN = "Consistent errors of the model remain undetected."
 TESTED = " In our tests, such a calibration helped in about {fell:.0f} of 10 cases."
@@ -211,8 +211,8 @@ ESSENTIALS: dict[str, str] = {
         ACCEPTED + "At most {most} of them are wrong, with a probability of {about}{level:.0%}."
     ),
     "trust_estimated": (
-        ACCEPTED + "An estimated {most} of them are wrong (too low for {broken:.0%} of models in "
-        "our tests)."
+        ACCEPTED + "An estimated {most} of them are wrong. In our tests, the true error was "
+        "higher for {broken:.0%} of models."
     ),
     "trust_none": "{promise}",
     "trust_measured": REACHED + "{after}. {error:.1%} of them are wrong (ground truth).",
@@ -227,7 +227,9 @@ ESSENTIALS: dict[str, str] = {
     "trust_contradicted": "None: the labels contradict the model.",
     "trust_unknown": "Unknown: these confidences were not checked.",
     # what was assumed
-    "assumed_preprocessing": SAME + "The assumed preprocessing ({assumed}) is that of training.",
+    "assumed_preprocessing": (
+        SAME + "The model was trained with the assumed preprocessing ({assumed})."
+    ),
     "assumed_labels": SAME + "The labels are right.",
     "assumed_agreement": (
         SAME + "The models share errors on real inputs as often as on mixup samples (blends of two "
@@ -321,8 +323,8 @@ FACTS: dict[str, str] = {
     ),
     "label_priors": "The prior of T comes from the label-free estimates ({priors}).",
     "none_of_these": (
-        '{n:count} of {labels:labels} said "none of these". The data contains classes that the '
-        "model cannot predict, so it is always wrong on them."
+        '{n:count} of {labels:labels} {n:were} "none of these". The model does not know the '
+        "classes of such inputs, so it is always wrong on them."
     ),
     "cannot_tell": 'Skipped: {n:count} (labelled "cannot tell" or not labelled).',
     "few_labels": "There are too few labels to measure the calibration error itself.",
@@ -416,7 +418,7 @@ VERDICTS: dict[str, VerdictWords] = {
         "good", "Apply", "Calibration should bring the confidence closer to the accuracy."
     ),
     "caution": VerdictWords(
-        "caution", "Use with caution", "Calibration may help, but the evidence is not conclusive."
+        "caution", "Caution", "Calibration may help, but the evidence is not conclusive."
     ),
     "do not apply": VerdictWords(
         "bad",
@@ -503,7 +505,7 @@ def _worded(text: str, code: str, values: Values) -> str:
 
 
 class _Formatter(string.Formatter):
-    """Has more ways to show a value: a count, labels, a confidence, a path in a command."""
+    """Has more ways to show a value: a count, labels, a verb, a confidence, a path in a command."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
         if format_spec in FORMS:
@@ -514,6 +516,7 @@ class _Formatter(string.Formatter):
 FORMS: dict[str, Callable[[Any], str]] = {
     "count": "{:,.0f}".format,
     "labels": lambda n: count(n, "label"),
+    "were": lambda n: "was" if n == 1 else "were",
     "confidence": confidence,
     "path": lambda path: shlex.quote(str(path)),  # from somebody else; people copy commands
 }

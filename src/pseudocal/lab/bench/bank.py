@@ -371,8 +371,8 @@ def _stored(task: Task, name: str, store: Store) -> Path | None:
 def _fit(task: Task, name: str, store: Store) -> Fitted:
     if needs_model(name):
         raise InputError(
-            "expected a model, got a bank, which has outputs only: after bench run, export it again "
-            "with the same --plugin"
+            "expected a model, got a bank, which has outputs only: after bench run, export it "
+            "again with the same --plugin"
         )
     if sees_labels(name):
         return fit_with_labels(task, name, store)

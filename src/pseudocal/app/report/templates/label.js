@@ -202,7 +202,7 @@ function summary() {
 function showEnd() {
   const notClasses = others.map((text) => [given.filter((label) => label === text).length, text]).filter(([n]) => n);
   element("end-text").textContent =
-    (saved === table() ? "Saved among this browser's downloads. " : `Save them as labels.csv: pseudocal ${sampling ? "threshold" : "refine"} reads it. `) +
+    (saved === table() ? "Saved to your downloads as labels.csv. " : `Save them as labels.csv: pseudocal ${sampling ? "threshold" : "refine"} reads it. `) +
     (notClasses.length ? `${notClasses.map(([n, text]) => `${n} × ${text}`).join(", ")}. ` : "") +
     "Choose an input below to label it again.";
   element("review").replaceChildren(...chosen.map(reviewed));
