@@ -232,8 +232,11 @@ def main() -> None:
         numbers = " | ".join(f"{value:.0%}" for value in (*seen, *shared, covered))
         lines.append(f"| {family} | {len(group)} | {ece} | {numbers} | {100 * off:.1f} |")
     names = " | ".join(f"ECE: {name}" if name == "none" else name for name in found["all"][0].ece)
-    header = f"| target | cases | {names} | accuracy | estimate | agreement | shared on mixup samples | shared in truth "
-    print(table(f"{header}| covered | error of the estimate |", lines))
+    header = (
+        f"| target | cases | {names} | accuracy | estimate | agreement | shared on mixup samples "
+        "| shared in truth | covered | error of the estimate |"
+    )
+    print(table(header, lines))
 
 
 if __name__ == "__main__":

@@ -213,7 +213,8 @@ def examples(cases: list[Case]) -> str:
             "agreement" if "agreement" in trust.effects else "mixup"
         ].temperature
         rows.append(
-            f"{case.family}, {case.task}: {trust.verdict}. {' '.join(map(str, trust.reasons))} Accuracy {case.accuracy:.1%}, "
+            f"{case.family}, {case.task}: {trust.verdict}. {' '.join(map(str, trust.reasons))} "
+            f"Accuracy {case.accuracy:.1%}, "
             f"ECE {case.ece(1.0):.1f} before and {case.ece(temperature):.1f} after."
         )
     return "\n\n".join(rows)

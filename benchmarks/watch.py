@@ -516,7 +516,8 @@ def label_table() -> None:
             for n, each in widths.items():
                 each.append((intervals[n].high - intervals[n].low) / 2)
         print(
-            f"| {accuracy:.0%} | {missed / STREAMS:.1%} | {100 * np.mean(widths[50]):.0f} | {100 * np.mean(widths[200]):.0f} |"
+            f"| {accuracy:.0%} | {missed / STREAMS:.1%} | {100 * np.mean(widths[50]):.0f} "
+            f"| {100 * np.mean(widths[200]):.0f} |"
         )
 
 
