@@ -1,6 +1,6 @@
 """The settings of a run, given as values or read from a TOML file.
 
-`write_job` writes all that was given and assumed, to repeat a run to the last digit. Whether model
+`write_job` writes all that was given and assumed, to repeat a run exactly. Whether model
 files may run code is never written: consent is given each time.
 """
 
