@@ -382,8 +382,10 @@ class Parts:
 
     def _is_there(self, number: int, work: CollectWork) -> bool:
         """Whether a block has a file, with evidence if that is needed."""
-        if not work.mixed or not self.path(number).exists():
-            return self.path(number).exists()
+        if not self.path(number).exists():
+            return False
+        if not work.mixed:
+            return True
         with self.path(number).open("rb") as file, np.load(file, allow_pickle=False) as part:
             return any(name.startswith(PACKED) for name in part.files)
 
@@ -436,9 +438,7 @@ def _join(parts: Parts, block_plan: BlockPlan, folder: Path, started: float) -> 
     rows = writer.finish()
     if samples:
         sample = PixelSample.concatenate(samples).sorted_by(np.concatenate(sampled))
-        predict = as_logits_of(plan.job, plan.model)
-        first = (np.asarray(predict(plan.inputs.read(int(i))[None])[0]) for i in rows[:SHOWN_MAPS])
-        save_pixels(folder, sample, [small_maps(image, None) for image in first])
+        save_pixels(folder, sample, list(_shown_maps(plan, rows)))
     blocks = len(block_plan.blocks)
     count = f"{blocks:,} {'files' if block_plan.of_files else 'blocks of inputs'}"
     data = replace(
@@ -462,6 +462,13 @@ def _join(parts: Parts, block_plan: BlockPlan, folder: Path, started: float) -> 
         names=names,
         settings={"blocks": blocks, "blocks_used": parts.merged - len(parts.skipped.why)},
     )
+
+
+def _shown_maps(plan: Plan, rows: NDArray[np.intp]) -> Iterator[tuple[Maps, NDArray[Any] | None]]:
+    """The maps that the report shows: the first images, predicted here."""
+    predict = as_logits_of(plan.job, plan.model)
+    for i in rows[:SHOWN_MAPS].tolist():
+        yield small_maps(np.asarray(predict(plan.inputs.read(i)[None])[0]), None)
 
 
 def _rows_of_files(parts: Parts, blocks: Sequence[Block]) -> tuple[dict[int, int], list[str]]:
