@@ -43,7 +43,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -57,7 +57,7 @@ UNCERTAINTY = "uncertainty"
 SIGNALS = (DISAGREEMENT, UNCERTAINTY)
 VERSION = 2  # of the stored state
 LARGEST_LOG = 600.0  # of a reported e-value: JSON has no infinity
-FEWEST = 100  # inputs of a baseline
+FEWEST = 100  # inputs of a baseline, and of a stream before its silence says anything
 SHARPNESS = 3.0  # of 2, 3 and 5 the best on development data
 NEAREST = 50  # inputs between two restarts, at least
 BASELINE_BETS = (0.0, 1.0, 2.5)  # on the baseline, over spread * sqrt(inputs)
@@ -357,9 +357,10 @@ class Reference:
         expected = {}
         evidence = {}
         for name in baseline.values:
-            per_class = np.zeros(baseline.classes)
-            rest = baseline.rows(order)
-            if name != DISAGREEMENT:
+            if name == DISAGREEMENT:
+                per_class = np.zeros(baseline.classes)
+                rest = baseline.rows(order)
+            else:
                 first = baseline.rows(order[:quarter])
                 per_class = _class_means(first.predicted, first.values[name], baseline.classes)
                 rest = baseline.rows(order[quarter:])
@@ -474,6 +475,14 @@ class AlarmReport:
         return self.raised_at is not None
 
 
+class _Raised(NamedTuple):
+    """An alarm, with the fields `raised_at`, `signal` and `since` of its report."""
+
+    at: int
+    signal: str
+    since: int
+
+
 @dataclass(eq=False)
 class _Wealth:
     """The wealth of all bets on one signal: S in the module's docstring, without what waits.
@@ -566,7 +575,7 @@ class Monitor:
             for name, evidence in self.reference.evidence.items()
         }
         self._log_largest = 0.0
-        self._raised: tuple[int, str, int] | None = None
+        self._raised: _Raised | None = None
 
     def add(self, signals: Signals) -> None:
         """Add a batch of inputs, in the order in which they came.
@@ -617,7 +626,7 @@ class Monitor:
         if self._raised is None and len(over):
             at = int(over[0])
             signal = max(log_e_values, key=lambda name: float(log_e_values[name][at]))
-            self._raised = (before + at + 1, signal, int(since[signal][at]))
+            self._raised = _Raised(before + at + 1, signal, int(since[signal][at]))
 
     def _log_factors(self, signals: Signals, name: str) -> NDArray[np.float64]:
         """The logarithm of what each bet makes of each input, of shape `(bets, candidates, n)`."""
@@ -697,7 +706,7 @@ class Monitor:
                 "one"
             )
         given = dict(_stored(stored, "settings"))
-        if given.keys() != {each.name for each in fields(MonitorSettings)}:
+        if given.keys() != {setting.name for setting in fields(MonitorSettings)}:
             raise InputError("expected all settings of a monitor, and no others")
         settings = MonitorSettings(**(given | {"bets": tuple(given["bets"])}))
         monitor = cls(Reference.from_json(_stored(stored, "reference")), settings)
@@ -711,7 +720,7 @@ class Monitor:
             at, signal, since = stored["raised"]
             if signal not in monitor._wealth:
                 raise InputError(f"expected an alarm of a signal of the baseline, got {signal!r}")
-            monitor._raised = (_count(at, "raised"), signal, _count(since, "raised"))
+            monitor._raised = _Raised(_count(at, "raised"), signal, _count(since, "raised"))
         wealth = _stored(stored, "wealth")
         for name, begun in monitor._wealth.items():
             parts = _stored(wealth, name)
@@ -813,9 +822,11 @@ def anytime_interval(right: float, labelled: int, *, level: float = 0.95) -> Int
     return Interval(value, low, high)
 
 
-def _edge(excluded: Any, outside: float, inside: float) -> float:
+def _edge(
+    excluded: Callable[[float], bool], outside: float, inside: float, steps: int = 100
+) -> float:
     """Where a monotone condition changes, by bisection; a point that is excluded."""
-    for _ in range(100):
+    for _ in range(steps):
         middle = (outside + inside) / 2
         if excluded(middle):
             outside = middle
@@ -844,13 +855,7 @@ def _crossing(function: Callable[[float], float], goal: float, low: float, high:
     """Where a growing function reaches a goal, by bisection; `high` if it does not."""
     if function(high) < goal:
         return high
-    for _ in range(40):
-        middle = (low + high) / 2
-        if function(middle) < goal:
-            low = middle
-        else:
-            high = middle
-    return high
+    return _edge(lambda x: function(x) >= goal, outside=high, inside=low, steps=40)
 
 
 def _cumulated(start: NDArray[np.float64], terms: NDArray[np.float64]) -> NDArray[np.float64]:

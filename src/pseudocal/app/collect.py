@@ -1,8 +1,8 @@
 """Collect a run in this process: predict the inputs batch by batch, and write what the models say.
 
-`plan` opens the models and the data and checks them against each other before the first forward
-pass. `collect` runs the method over them and writes a run (`run.py`). Collecting is the only step
-that runs a model; `collect_ray.py` does it on a cluster.
+`plan_run` opens the data and checks the models against it before the first forward pass. `collect`
+runs the method over them and writes a run (`run.py`). Collecting is the only step that runs a
+model; `collect_ray.py` does it on a cluster.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class Plan:
             )
 
 
-def plan(job: Job, models: Models) -> Plan:
+def plan_run(job: Job, models: Models) -> Plan:
     """Open the data of a run, and check the models against it."""
     if job.ray is None:
         refuse_shards(job.data)
@@ -222,13 +222,13 @@ def plan(job: Job, models: Models) -> Plan:
     check_seconds(job, models, inputs)
     views = views_of(job, models, inputs)
     checked = ""
-    if job.preprocess_check and _chosen_here(job, model):
+    if job.preprocess_check and _normalisation_is_open(job, model):
         checked = _check_images(job, models, inputs, order)
     return Plan(job, models, data, order, size, masks, views, checked)
 
 
-def _chosen_here(job: Job, model: OpenModel) -> bool:
-    """Whether the user chose or left open how images are normalised; else the model's file says."""
+def _normalisation_is_open(job: Job, model: OpenModel) -> bool:
+    """Whether the model's file alone does not settle how images are normalised."""
     chosen = {"mean", "std", "normalisation", "order", "scale"} & set(job.preprocessing)
     return bool(chosen) or "mean" not in model.expects.preprocessing
 
@@ -357,13 +357,13 @@ def open_data(job: Job, model: OpenModel) -> Data:
     columns = job.features or model.expects.columns
     if model.expects.frames and Path(job.data).suffix.lower() in TABLES:
         frame = open_frame(Path(job.data), columns)
-        if frame is not None and _takes(model, frame, job.data):
+        if frame is not None and _takes_frame(model, frame, job.data):
             ignored = unused_columns(Path(job.data), columns)
             words = f"{len(frame):,} rows of a data frame, unchanged{_ignored_words(ignored)}"
             return Data(frame, words, not_mixed=ReasonCode.TABLES_NOT_MIXED, ignored=ignored)
     dtype = model.expects.dtype
     inputs = open_rows(job.data, dtype=dtype, columns=columns, field=job.field)
-    if not model.expects.preprocessing:  # which would say only what is usual
+    if not model.expects.preprocessing:  # of images: their shape is only what is usual
         model.expects.check(inputs.array.shape[1:], f"the model, got {job.data} with")
     ignored = unused_columns(Path(job.data), columns)
     preparation = f"{len(inputs):,} rows, unchanged{inputs.cast()}{_ignored_words(ignored)}"
@@ -388,7 +388,7 @@ def _ignored_words(columns: Sequence[str]) -> str:
     return f"; ignored columns: {', '.join(columns[:IGNORED_SHOWN])}{more}"
 
 
-def _takes(model: OpenModel, inputs: FrameSet, data: str) -> bool:
+def _takes_frame(model: OpenModel, inputs: FrameSet, data: str) -> bool:
     """Whether the model takes missing values; raise an error if it does not take the columns."""
     model.expects.check(inputs.frame.shape[1:], f"the model, got {data} with")
     missing = inputs.frame.isna().any(axis=1).to_numpy()
@@ -505,10 +505,10 @@ def collect(plan: Plan, folder: Path) -> Progress:
         folder,
         evidence,
         rows,
+        replace(about_data(plan, len(rows)), unreadable=tuple(unreadable.why.items())),
         started=started,
         probe_rows=probe_rows,
         probe_inputs=probe if plan.views is None else plan.views.of_first(probe),
-        unreadable=tuple(unreadable.why.items()),
     )
 
 
@@ -590,18 +590,29 @@ def _data_name(job: Job) -> str:
     return "standard input" if job.data == "-" else job.data
 
 
+def about_data(plan: Plan, used: int) -> AboutData:
+    """What a plan knows of the data, of which some inputs were used."""
+    return AboutData(
+        name=_data_name(plan.job),
+        inputs=len(plan.inputs),
+        used=used,
+        preparation=plan.data.preparation,
+        assumed=plan.data.assumed,
+    )
+
+
 def finish_run(
     plan: Plan,
     folder: Path,
     evidence: Evidence,
     rows: NDArray[np.intp],
+    data: AboutData,
     *,
     started: float,
     probe_rows: list[int],
     probe_inputs: Inputs,
     names: Sequence[str] | None = None,
     settings: dict[str, Any] | None = None,
-    **about: Any,
 ) -> Run:
     """Write what belongs to a run beside its logits: the record, the evidence, the job.
 
@@ -610,12 +621,12 @@ def finish_run(
         folder: where the logits have been written.
         evidence: what was collected.
         rows: the numbers of the inputs, in the order of the logits.
+        data: what is known of the data.
         started: when collecting began, by `time.monotonic`.
         probe_rows: the numbers of the inputs that an exported model is checked with.
         probe_inputs: these inputs.
         names: the names of the inputs; None for those of the plan.
         settings: further settings for the record of the calibration.
-        about: what else is known of the data, as in `AboutData`.
 
     """
     job = plan.job
@@ -626,16 +637,9 @@ def finish_run(
     if isinstance(inputs, TextSet):
         column = inputs.column or USUAL_COLUMN
     known = plan.ground_truth
-    data = AboutData(
-        name=_data_name(job),
-        inputs=len(inputs),
-        used=len(rows),
-        preparation=plan.data.preparation,
-        assumed=plan.data.assumed,
-    )
     record = RunRecord(
         model=_about_model(job, plan.model),
-        data=replace(data, **about),
+        data=data,
         names=tuple(names or (inputs.name(i) for i in numbers)),
         image_files=tuple(str(path.absolute()) for path in files) if files else None,
         source=None if files else os.path.abspath(job.data),

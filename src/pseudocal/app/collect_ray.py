@@ -29,13 +29,14 @@ from pseudocal.app.collect import (
     Models,
     Plan,
     Progress,
+    about_data,
     as_logits_of,
     batch_size_for,
     check_seconds,
     finish_run,
     logits_of_step,
     method_models,
-    plan,
+    plan_run,
     reading_options,
     recorded_settings,
     with_logits,
@@ -81,7 +82,8 @@ PACKED = "evidence."  # how the names of packed evidence begin in a part
 SECOND = "second_{}"
 UNREADABLE = "unreadable"  # in a part: its inputs that could not be read, and why, as JSON
 
-Outputs = tuple[NDArray[np.intp], Sequence[Logits]]  # rows, and their logits by model
+# rows, and their logits by model; empty if the outputs are maps of pixels
+Outputs = tuple[NDArray[np.intp], Sequence[Logits]]
 
 
 @dataclass(frozen=True)
@@ -128,9 +130,9 @@ def _stamps(model: str) -> list[tuple[str, int, int]]:
 def collect_on_ray(job: Job, models: Models, folder: Path) -> Progress:
     """Let the workers of a cluster collect a run; the models here are to try them first."""
     started = time.monotonic()
-    blocks = plan_blocks(job, models)
-    yield from blocks.plan.notes
-    _check_first(blocks)
+    block_plan = plan_blocks(job, models)
+    yield from block_plan.plan.notes
+    _check_first(block_plan)
     local = job.ray == "local"
     executor = RayExecutor(
         job.workers or (cores() if local else ALL_WORKERS),
@@ -138,14 +140,15 @@ def collect_on_ray(job: Job, models: Models, folder: Path) -> Progress:
         num_gpus=1 if job.device.startswith("cuda") else 0,
         max_bad=job.max_bad,
     )
-    parts = Parts((job.out / PARTS).resolve(), blocks, executor)
+    parts = Parts((job.out / PARTS).resolve(), block_plan, executor)
+    parts.prepare()
     with _quiet(), executor.connected():
         for _ in parts.collect():
-            yield Tick("calibrating", 1, len(blocks.blocks), "blocks")
+            yield Tick("calibrating", 1, len(block_plan.blocks), "blocks")
         if job.predict == "all":
             for _ in parts.predict():
-                yield Tick("predicting", 1, len(blocks.blocks), "blocks")
-    return _join(parts, blocks, folder, started)
+                yield Tick("predicting", 1, len(block_plan.blocks), "blocks")
+    return _join(parts, block_plan, folder, started)
 
 
 @contextmanager
@@ -248,41 +251,42 @@ def _batches_of(contents: Contents, batch_size: int) -> Iterator[Batch]:
 class Parts:
     """The files that workers have written and those that are missing."""
 
-    def __init__(self, out: Path, blocks: BlockPlan, executor: Executor) -> None:
-        plan = blocks.plan
+    def __init__(self, out: Path, block_plan: BlockPlan, executor: Executor) -> None:
+        plan = block_plan.plan
         method = plan.job.method
-        if blocks.of_files and method.epochs is None:
+        if block_plan.of_files and method.epochs is None:
             method = replace(method, epochs=1)
         self.out = out
         self.evidence: Evidence = plan.job.method.empty_evidence()
         self.merged = 0  # blocks whose evidence counts
-        self.skipped = Skipped(len(blocks.blocks), executor.max_bad, "blocks to fail")
-        self.unreadable = unreadable_in(blocks.blocks, executor.max_bad)
-        self._blocks = blocks
+        self.skipped = Skipped(len(block_plan.blocks), executor.max_bad, "blocks to fail")
+        self.unreadable = unreadable_in(block_plan.blocks, executor.max_bad)
+        self._block_plan = block_plan
         self._executor = executor
         self._work = CollectWork(
-            method_for_blocks(method, len(blocks.blocks)),
+            method_for_blocks(method, len(block_plan.blocks)),
             method_models(plan, _sent(plan)),
-            sendable(blocks.source),
+            sendable(block_plan.source),
             plan.batch_size,
             out,
-            None if blocks.of_files else len(plan.order),
+            None if block_plan.of_files else len(plan.order),
         )
-        self._prepare()
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         """Remove the parts of another run, damaged ones, and what a killed worker left."""
         record = own_file(self.out, PARTS_RECORD)
         self._check_folder(record)
         known = load_json(record, "the record of a run") if record.exists() else None
-        if not isinstance(known, dict) or known.get("run") != self._blocks.key:
+        if not isinstance(known, dict) or known.get("run") != self._block_plan.key:
             for path in self.out.glob("part-*.npz"):
                 path.unlink()
         sweep(self.out)
-        content = {"format": "pseudocal-parts", "format_version": 1, "run": self._blocks.key}
+        content = {"format": "pseudocal-parts", "format_version": 1, "run": self._block_plan.key}
         save_json(record, content)
         there = self.there
-        first = self._blocks.first_logits() if there else np.empty((0, 0))
+        if not there:
+            return
+        first = self._block_plan.first_logits()
         for number in there:
             try:
                 self._check(number, first)
@@ -307,7 +311,7 @@ class Parts:
         columns = self.columns(number)
         packed = self._packed(number)
         rows = columns["rows"]
-        block = self._blocks.blocks[number]
+        block = self._block_plan.blocks[number]
         expected = np.arange(rows.size)
         if isinstance(block, InputBlock):
             expected = np.concatenate([batch.rows for batch in block.batches])
@@ -338,7 +342,7 @@ class Parts:
 
     def collect(self) -> Iterator[int]:
         """Collect the blocks that are missing, and merge all in order until the fit converges."""
-        tolerance = self._blocks.plan.job.method.tolerance
+        tolerance = self._block_plan.plan.job.method.tolerance
         for number in self._finished(self._work):
             if self.path(number).exists():  # a block that failed has no file
                 self.evidence.merge(self._packed(number))
@@ -353,8 +357,9 @@ class Parts:
 
     def _finished(self, work: CollectWork, start: int = 0) -> Iterator[int]:
         """The numbers of blocks whose files are there, in order; missing ones are worked on."""
-        numbers = range(start, len(self._blocks.blocks))
-        todo = {n: self._blocks.blocks[n] for n in numbers if not self._is_there(n, work)}
+        blocks = self._block_plan.blocks
+        numbers = range(start, len(blocks))
+        todo = {n: blocks[n] for n in numbers if not self._is_there(n, work)}
         with closing(self._executor.map(work.start, list(todo.items()))) as results:
             for number in numbers:
                 if number in todo:
@@ -377,7 +382,12 @@ class Parts:
 
     def _is_there(self, number: int, work: CollectWork) -> bool:
         """Whether a block has a file, with evidence if that is needed."""
-        return self.path(number).exists() and (not work.mixed or bool(self._packed(number)))
+        if not self.path(number).exists():
+            return False
+        if not work.mixed:
+            return True
+        with self.path(number).open("rb") as file, np.load(file, allow_pickle=False) as part:
+            return any(name.startswith(PACKED) for name in part.files)
 
     def _packed(self, number: int) -> Packed:
         found = self._arrays(number, lambda name: name.startswith(PACKED))
@@ -390,7 +400,7 @@ class Parts:
     @property
     def there(self) -> list[int]:
         """The numbers of the blocks that have files."""
-        return [i for i in range(len(self._blocks.blocks)) if self.path(i).exists()]
+        return [i for i in range(len(self._block_plan.blocks)) if self.path(i).exists()]
 
 
 def _sent(plan: Plan) -> list[Any]:
@@ -402,19 +412,16 @@ def _sent(plan: Plan) -> list[Any]:
     return [model_file(path, **settings) for path in paths]
 
 
-def _join(parts: Parts, blocks: BlockPlan, folder: Path, started: float) -> Run:
+def _join(parts: Parts, block_plan: BlockPlan, folder: Path, started: float) -> Run:
     """Write the logits of all blocks into one run."""
-    plan = blocks.plan
+    plan = block_plan.plan
     there = parts.there
     starts = dict.fromkeys(there, 0)
     total = len(plan.inputs)
     names = None
-    if blocks.of_files:
-        counts = {number: len(parts.columns(number)["rows"]) for number in there}
-        order = sorted(counts, key=lambda number: blocks.blocks[number].name)
-        starts = dict(zip(order, np.cumsum([0, *(counts[i] for i in order)]), strict=False))
-        total = sum(counts.values())
-        names = [f"{blocks.blocks[n].name}:{i}" for n in order for i in range(counts[n])]
+    if block_plan.of_files:
+        starts, names = _rows_of_files(parts, block_plan.blocks)
+        total = len(names)
     writer = LogitWriter(folder, total)
     samples = []
     sampled = []
@@ -431,30 +438,48 @@ def _join(parts: Parts, blocks: BlockPlan, folder: Path, started: float) -> Run:
     rows = writer.finish()
     if samples:
         sample = PixelSample.concatenate(samples).sorted_by(np.concatenate(sampled))
-        predict = as_logits_of(plan.job, plan.model)
-        first = (np.asarray(predict(plan.inputs.read(int(i))[None])[0]) for i in rows[:SHOWN_MAPS])
-        save_pixels(folder, sample, [small_maps(image, None) for image in first])
-    count = f"{len(blocks.blocks):,} {'files' if blocks.of_files else 'blocks of inputs'}"
-    probe = blocks.probe[:PROBED]
-    return finish_run(
-        plan,
-        folder,
-        parts.evidence,
-        rows,
-        started=started,
-        probe_rows=[] if blocks.of_files else probe.tolist(),
-        probe_inputs=np.stack([plan.inputs.read(int(i)) for i in probe]),
-        names=names,
-        settings={
-            "blocks": len(blocks.blocks),
-            "blocks_used": parts.merged - len(parts.skipped.why),
-        },
+        save_pixels(folder, sample, list(_shown_maps(plan, rows)))
+    blocks = len(block_plan.blocks)
+    count = f"{blocks:,} {'files' if block_plan.of_files else 'blocks of inputs'}"
+    data = replace(
+        about_data(plan, len(rows)),
         inputs=total,
         preparation=f"{plan.data.preparation}; in {count}",
         unreadable=tuple(parts.unreadable.why.items()),
         skipped=tuple(parts.skipped.why.items()),
         blocks=count,
     )
+    probe = block_plan.probe[:PROBED]
+    return finish_run(
+        plan,
+        folder,
+        parts.evidence,
+        rows,
+        data,
+        started=started,
+        probe_rows=[] if block_plan.of_files else probe.tolist(),
+        probe_inputs=np.stack([plan.inputs.read(int(i)) for i in probe]),
+        names=names,
+        settings={"blocks": blocks, "blocks_used": parts.merged - len(parts.skipped.why)},
+    )
+
+
+def _shown_maps(plan: Plan, rows: NDArray[np.intp]) -> Iterator[tuple[Maps, NDArray[Any] | None]]:
+    """The maps that the report shows: the first images, predicted here."""
+    predict = as_logits_of(plan.job, plan.model)
+    for i in rows[:SHOWN_MAPS].tolist():
+        yield small_maps(np.asarray(predict(plan.inputs.read(i)[None])[0]), None)
+
+
+def _rows_of_files(parts: Parts, blocks: Sequence[Block]) -> tuple[dict[int, int], list[str]]:
+    """The first row of each file in the run, and the names of all rows, in the order of names."""
+    starts = {}
+    names = list[str]()
+    for number in sorted(parts.there, key=lambda number: blocks[number].name):
+        starts[number] = len(names)
+        count = len(parts.columns(number)["rows"])
+        names += (f"{blocks[number].name}:{i}" for i in range(count))
+    return starts, names
 
 
 # ------------------------------------------------------------------------------ the plan
@@ -470,11 +495,11 @@ def plan_blocks(job: Job, models: Models) -> BlockPlan:
     files = files_of_rows(job.data)
     if files:
         return _plan_shards(job, models, files)
-    made = plan(job, models)
-    rows = row_blocks(made.order, made.batch_size)
+    plan = plan_run(job, models)
+    rows = row_blocks(plan.order, plan.batch_size)
     blocks = [InputBlock(block.batches, block.name) for block in rows]
-    readable = _readable(made.inputs.read, made.order[:100].tolist(), SHOWN_MAPS, "inputs")
-    return BlockPlan(made, blocks, made.read_by_models, np.sort(list(readable)))
+    readable = _readable(plan.inputs.read, plan.order[:100].tolist(), SHOWN_MAPS, "inputs")
+    return BlockPlan(plan, blocks, plan.read_by_models, np.sort(list(readable)))
 
 
 def _plan_shards(job: Job, models: Models, files: list[str]) -> BlockPlan:
@@ -495,9 +520,9 @@ def _plan_shards(job: Job, models: Models, files: list[str]) -> BlockPlan:
     data = Data(inputs, f"{len(found):,} files of rows, unchanged")
     rows = np.arange(len(few))
     size = batch_size_for(job, model, inputs)
-    made = Plan(job, models, data, rows, size)
+    plan = Plan(job, models, data, rows, size)
     shuffled = [found[i] for i in block_order(job.method.seed, len(found))]
-    return BlockPlan(made, shuffled, None, rows)
+    return BlockPlan(plan, shuffled, None, rows)
 
 
 def _readable(
@@ -522,14 +547,14 @@ def _readable(
     return found
 
 
-def _check_first(blocks: BlockPlan) -> None:
+def _check_first(block_plan: BlockPlan) -> None:
     """Check the settings against the model's outputs for one input, before workers start."""
-    job = blocks.plan.job
+    job = block_plan.plan.job
     if not job.classes and job.labels is None:
         return
-    logits = blocks.first_logits()
+    logits = block_plan.first_logits()
     groups = None
     if logits.ndim == 4:
         logits = logits[:, :, 0, 0]
         groups = np.zeros(1, dtype=np.int64)
-    blocks.plan.check(Labelled(logits, logits.argmax(axis=1), groups=groups))
+    block_plan.plan.check(Labelled(logits, logits.argmax(axis=1), groups=groups))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.collect import Plan, collect, open_models, opinion_files, opinion_names, plan
+from pseudocal.app.collect import Plan, collect, open_models, opinion_files, opinion_names, plan_run
 from pseudocal.app.inputs.tables import check_regular, read_columns
 from pseudocal.app.job import Job, Note, Tick, absolute, job_of, read_job
 from pseudocal.app.monitor_folder import STATE, State
@@ -141,7 +141,7 @@ class ModelSource:
         if self._column is not None and not job.features and not models[0].expects.columns:
             names = [name for name in read_columns(Path(self.data)) if name != self._column]
             job = replace(job, features=tuple(names))
-        return plan(job, models)
+        return plan_run(job, models)
 
     def parts(self, every: str | None, now: datetime) -> tuple[list[Part], int]:
         """The batches of the data, and how many inputs have to wait for the end of a period.

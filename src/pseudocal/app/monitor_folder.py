@@ -96,7 +96,9 @@ class Range:
 def _check_fractions(*values: float | Range | None) -> None:
     """Refuse accuracies and the like that are not from 0 to 1."""
     for value in values:
-        known = value if isinstance(value, Range) else Range(0.0 if value is None else value)
+        if value is None:
+            continue
+        known = value if isinstance(value, Range) else Range(value)
         for number in (known.value, known.low, known.high):
             if number is not None and not 0 <= number <= 1:
                 raise InputError(f"{number} is not from 0 to 1")
@@ -348,7 +350,7 @@ def batches_since(state: State, inputs: int) -> list[KeptBatch]:
 
 # ------------------------------------------------------------------------------ the folder
 
-Views = Callable[["State", list["Event"]], Mapping[str, str]]
+Views = Callable[[State, list[Event]], Mapping[str, str]]
 
 
 def is_monitor(folder: Path) -> bool:
@@ -409,7 +411,8 @@ class MonitorFolder:
             return
         self._append(state)
         self._keep_batches(state, event)
-        self._draw(state, self._with(event))
+        events = self._add_drawn(event)
+        self._draw(state, events)
         (self.path / SEEN).mkdir(exist_ok=True)
         (self.path / SEEN / event.id).touch()
 
@@ -426,8 +429,8 @@ class MonitorFolder:
             file.truncate(state.history_bytes)
             file.write(msgspec.json.encode(state.last) + b"\n")
 
-    def _with(self, event: Event) -> list[Event]:
-        """The events that the page shows, with one more."""
+    def _add_drawn(self, event: Event) -> list[Event]:
+        """Write one more event to those that the page shows; all of them are returned."""
         events = self.events()
         if event.id not in {one.id for one in events}:
             events = thinned([*events, event])

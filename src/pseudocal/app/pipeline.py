@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pseudocal.app.collect import Models, collect, open_models, opinion_names, plan
+from pseudocal.app.collect import Models, collect, open_models, opinion_names, plan_run
 from pseudocal.app.export import reopen_model, why_not_exported
 from pseudocal.app.job import DEFAULT_METHOD, ImageSettings, Job, Note, Sampling, Tick
 from pseudocal.app.label_files import read_labels
@@ -77,12 +77,13 @@ def conclude(
     trust = calibration.trust
     if record.data.assumed and trust is not None:
         trust = trust.doubted(Reason(ReasonCode.PREPROCESSING_ASSUMED))
-    calibration = replace(calibration, trust=trust, versions=record.versions)
-    if labels is None:
+    calibration = replace(calibration, trust=trust)
+    if labels is not None:
+        calibration = refine_any_logits(calibration, run.logits, labels, groups=run.groups)
+    calibration = replace(calibration, versions=record.versions)
+    if labels is None or in_use is None:
         return calibration
-    refined = refine_any_logits(calibration, run.logits, labels, groups=run.groups)
-    refined = replace(refined, versions=record.versions)
-    return refined if in_use is None else _keep_in_use(refined, run, labels, in_use)
+    return _keep_in_use(calibration, run, labels, in_use)
 
 
 def _keep_in_use(
@@ -93,6 +94,7 @@ def _keep_in_use(
     fitted = calibration.scaling
     if measured is None or not isinstance(fitted, TemperatureScaling):
         return calibration
+    # T = 1 means that no temperature is in use yet
     if measured.verdict not in ("apply", "caution") or in_use in (1.0, fitted.temperature):
         return calibration
     kept = gap(float(confidences(run.logits, in_use).mean()), measured.accuracy)
@@ -110,15 +112,15 @@ def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
     """Collect, conclude and render, yielding notes and progress; returns the result."""
     names = opinion_names(job.second_opinion, job.data)
     job = replace(job, method=_for_runs(job.method), second_opinion=names)
-    _check_inputs_stay(job)
+    _check_output_folder(job)
     with publishing(job.out) as aside:
         if job.labels is None:
-            yield from _replaced_labels(job.out, "Pass --labels labels.csv")
+            yield from _warn_of_replaced_labels(job.out, "Pass --labels labels.csv")
         models = models or open_models(job)
         if job.ray is None:
-            opened = plan(job, models)
-            yield from opened.notes
-            run = yield from collect(opened, aside)
+            plan = plan_run(job, models)
+            yield from plan.notes
+            run = yield from collect(plan, aside)
         else:
             from pseudocal.app.collect_ray import collect_on_ray  # Ray, which few runs need
 
@@ -132,15 +134,15 @@ def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
         result = render(
             run, calibration, aside, out=job.out, kept=kept, model=models[0], labels=labels
         )
-        yield from _removed(job.out, aside)
+        yield from _warn_of_removed_files(job.out, aside)
         if not kept:
             for name in set(COLLECTED) - set(OF_JOB):
                 (aside / name).unlink(missing_ok=True)
     return result
 
 
-def _check_inputs_stay(job: Job) -> None:
-    """Refuse an output folder in which the results would replace a model or mix with the data."""
+def _check_output_folder(job: Job) -> None:
+    """Refuse a monitor, and a folder where results would replace a model or mix with the data."""
     out = job.out.resolve()
     for model in (job.model, *models_in(job.second_opinion)):
         place = Path(model).resolve()
@@ -162,14 +164,14 @@ def saved_steps(out: Path) -> Steps:
     """Conclude from two saved outputs, and render; returns the result."""
     with publishing(out, keep_run=True) as aside:
         run = Run.open(out)
-        yield from _replaced_labels(out, f"Run pseudocal refine {out} labels.csv")
+        yield from _warn_of_replaced_labels(out, f"Run pseudocal refine {out} labels.csv")
         yield Note(f"{len(run.logits):,} {run.record.data.preparation}")
         result = render(run, conclude(run), aside, out=out)
-        yield from _removed(out, aside)
+        yield from _warn_of_removed_files(out, aside)
     return result
 
 
-def _replaced_labels(out: Path, how: str) -> Iterator[Note]:
+def _warn_of_replaced_labels(out: Path, how: str) -> Iterator[Note]:
     """Warn that a calibration from a person's labels is about to be replaced by one without.
 
     Args:
@@ -187,7 +189,7 @@ def _replaced_labels(out: Path, how: str) -> Iterator[Note]:
         yield Note(text, always=True)
 
 
-def _removed(out: Path, aside: Path) -> Iterator[Note]:
+def _warn_of_removed_files(out: Path, aside: Path) -> Iterator[Note]:
     """Warn about what a service may use and the new results do not replace: model and threshold."""
     again = {THRESHOLD: f": find it again with pseudocal threshold {out} labels.csv"}
     for name in (*CONFIRMED_FILES, THRESHOLD):
@@ -240,7 +242,7 @@ def refine_steps(
         result = render(
             run, calibration, aside, out=out, model=model, labels=given, threshold=found
         )
-        yield from _removed(out, aside)
+        yield from _warn_of_removed_files(out, aside)
     return result
 
 

@@ -71,7 +71,7 @@ def publishing(out: Path, *, keep_run: bool = False) -> Iterator[Path]:
             raise OutputError(f"the output folder {out} is a file")
         with writing(out, out):
             out.mkdir(parents=True, exist_ok=True)
-        with locked(out) as folder:
+        with locked(out) as handle:
             try:
                 with writing(out, out):
                     _finish(out)
@@ -85,10 +85,10 @@ def publishing(out: Path, *, keep_run: bool = False) -> Iterator[Path]:
                     try:
                         yield out / STAGED
                     except InputError:  # of a file that was written before the folder vanished
-                        _check_same(out, folder)
+                        _check_same(out, handle)
                         raise
                 with writing(out, out), _uninterrupted():
-                    _check_same(out, folder)
+                    _check_same(out, handle)
                     _publish(out, keep_run)
             finally:
                 with suppress(OSError):  # what went wrong before says more
@@ -137,11 +137,11 @@ def _check_no_others(out: Path) -> None:
         )
 
 
-def _check_same(out: Path, folder: int | None) -> None:
+def _check_same(out: Path, handle: int | None) -> None:
     """Refuse an output folder that was replaced since the start: what was written is lost."""
-    if folder is None:
+    if handle is None:
         return
-    if not out.exists() or not os.path.samestat(os.stat(out), os.fstat(folder)):
+    if not out.exists() or not os.path.samestat(os.stat(out), os.fstat(handle)):
         raise OutputError(f"{out} was removed or replaced before the results were written")
 
 

@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from pseudocal.app.report.images import map_images
 from pseudocal.app.report.page import card_of
 from pseudocal.app.report.predictions import (
     Confidences,
+    PredictionTable,
     Write,
     class_name,
     default_table,
@@ -129,7 +129,7 @@ def render(
         out=out,
         kept=kept,
         threshold=threshold,
-        outputs=_words_of_outputs(run.record),
+        outputs=_apply_arguments(run.record),
     )
     write_report(report, folder)
     if threshold is not None:
@@ -141,8 +141,8 @@ def render(
     return Result(calibration, report, out, out / predictions.name)
 
 
-def _words_of_outputs(record: RunRecord) -> tuple[str, ...]:
-    """How `pseudocal apply` names the file of saved outputs; empty if it cannot read them."""
+def _apply_arguments(record: RunRecord) -> tuple[str, ...]:
+    """The arguments of `pseudocal apply` for saved outputs; empty if it cannot read them."""
     path = Path(record.model.name)
     if not record.saved or record.binary or not str(path).isprintable():
         return ()
@@ -153,8 +153,8 @@ def _words_of_outputs(record: RunRecord) -> tuple[str, ...]:
     if record.column is not None:
         words += ["--field", record.column]
     suffix = path.suffix.lower()
-    kind = {JSONL: ".csv", ".npz": ".npy"}.get(suffix, suffix)
-    return (*words, "-o", f"calibrated-{path.stem}{kind}")
+    written = {JSONL: ".csv", ".npz": ".npy"}.get(suffix, suffix)
+    return (*words, "-o", f"calibrated-{path.stem}{written}")
 
 
 def render_threshold(
@@ -162,8 +162,8 @@ def render_threshold(
 ) -> None:
     """Write what a threshold changes: `threshold.json`, the predictions, and the last report."""
     with writing_table(_predictions_file(run, folder)) as write:
-        for _ in _written_rows(run, calibration, threshold, write):
-            pass
+        for *_, table in _parts_of(run, calibration, threshold):
+            write(table)
     threshold.save(folder)
     if os.path.lexists(run.folder / REPORT):  # saved outputs have none before `refine`
         report = Report.load(own_file(run.folder, REPORT))
@@ -174,18 +174,17 @@ def _predictions_file(run: Run, folder: Path) -> Path:
     return folder / PREDICTIONS.format(run.record.table or default_table())
 
 
-def _written_rows(
-    run: Run, calibration: Calibration, threshold: RunThreshold | None, write: Write
-) -> Iterator[tuple[slice, Logits, Confidences]]:
-    """Write the predictions of a classifier, and yield each part that was written."""
+def _parts_of(
+    run: Run, calibration: Calibration, threshold: RunThreshold | None
+) -> Iterator[tuple[slice, Logits, Confidences, PredictionTable]]:
+    """The predictions of a classifier part by part, each with the table to write."""
     record = run.record
     accepted = None if threshold is None else threshold.accepted_rows(run)
     for rows in row_chunks(run.logits):
         logits = np.asarray(run.logits[rows])
         seen = Confidences.of(logits, calibration)
         accept = None if accepted is None else accepted[rows]
-        write(row_table(record.names[rows], seen, record.classes, accept))
-        yield rows, logits, seen
+        yield rows, logits, seen, row_table(record.names[rows], seen, record.classes, accept)
 
 
 def _render_rows(
@@ -197,7 +196,8 @@ def _render_rows(
     files = record.image_files
     texts = _texts(record)
     truth = record.ground_truth
-    for rows, logits, seen in _written_rows(run, calibration, threshold, write):
+    for rows, logits, seen, table in _parts_of(run, calibration, threshold):
+        write(table)
         summary.add_rows(
             logits,
             seen,
@@ -265,12 +265,15 @@ def _fitted_on(run: Run, labels: LabelSample | None) -> Labelled:
 
 def _texts(record: RunRecord) -> list[str] | None:
     """The texts that were predicted; None if the inputs are no texts, or cannot be read any more."""
-    has_texts = record.saved or record.column is not None
-    if record.source is None or not has_texts or record.of_array:
+    if record.source is None or record.of_array:
         return None
     try:
-        texts = open_texts(Path(record.source), None if record.saved else record.column).texts
-        rows: Any = range(len(record.names)) if record.saved else map(int, record.names)
-        return [texts[row] for row in rows]
+        if record.saved:
+            texts = open_texts(Path(record.source), None).texts
+            return [texts[row] for row in range(len(record.names))]
+        if record.column is not None:
+            texts = open_texts(Path(record.source), record.column).texts
+            return [texts[int(name)] for name in record.names]
+        return None
     except (InputError, ValueError, IndexError):  # other data: the page goes without the texts
         return None

@@ -226,7 +226,7 @@ def watch_steps(
 
 
 def _set_baseline(
-    monitor: MonitorFolder, out: Path, time: str, trust: bool, trust_paths: bool, device: str
+    held: MonitorFolder, out: Path, time: str, trust: bool, trust_paths: bool, device: str
 ) -> Iterator[Note]:
     """Take a calibrated run as the baseline, unless it was one before."""
     finish_publishing(out)
@@ -237,7 +237,7 @@ def _set_baseline(
     calibration = run.calibration_in_force()
     temperature = calibration.temperature
     identity = identity_of("baseline", temperature, *arrays_of(run))
-    if monitor.has_seen(identity):
+    if held.has_seen(identity):
         return
     if job is not None:
         _check_model(run, replace(job, trust=trust, device=device))
@@ -275,10 +275,10 @@ def _set_baseline(
         signature = signature_of(model_names(stored_job(content)))
         prints = fingerprints_of(job)
         state = replace(state, job=content, signature=signature, fingerprints=prints)
-    if is_monitor(monitor.path):
-        earlier = monitor.state()
+    if is_monitor(held.path):
+        earlier = held.state()
         state = replace(state, kept=earlier.kept, period=earlier.period + 1)
-    monitor.commit(state, event)
+    held.commit(state, event)
 
 
 def _check_model(run: Run, job: Job) -> None:
@@ -303,14 +303,14 @@ def accuracy_of(calibration: Calibration) -> Range | None:
 # ------------------------------------------------------------------------------ batches
 
 
-def _count(monitor: MonitorFolder, source: Source, part: Part, result: WatchResult) -> WatchSteps:
+def _count(held: MonitorFolder, source: Source, part: Part, result: WatchResult) -> WatchSteps:
     """Collect a batch and count it, unless it was counted before."""
-    if monitor.has_seen(part.identity):
-        counted = _counted(monitor, part.identity)
+    if held.has_seen(part.identity):
+        counted = _counted(held, part.identity)
         time = part.time if counted is None else counted.time
         return replace(result, repeated=(*result.repeated, time))
     state = result.state
-    run = yield from source.collect(part, monitor.clear_collecting())
+    run = yield from source.collect(part, held.clear_collecting())
     signals = signals_of(run).rows(_order_of(run, part))
     alarm = Monitor.from_json(state.monitor)
     before = alarm.report
@@ -320,21 +320,21 @@ def _count(monitor: MonitorFolder, source: Source, part: Part, result: WatchResu
     summary = Summary.of(signals)
     encode_json(run.folder / SUMMARY, summary.as_json())
     added = KeptBatch(part.identity, part.time, before.inputs, len(signals), state.period)
-    kept = (*state.kept, added)[-KEPT:]
     event = _event(source, part, run, state, alarm, raised=after.raised and not before.raised)
-    change = None
-    if after.raised:
-        change = _change(monitor, replace(state, kept=kept), alarm, run, part, summary)
     state = replace(
-        state, monitor=alarm.as_json(), kept=kept, batches=state.batches + 1, change=change
+        state,
+        monitor=alarm.as_json(),
+        kept=(*state.kept, added)[-KEPT:],
+        batches=state.batches + 1,
     )
-    monitor.commit(state, event)
-    return replace(result, state=monitor.state(), batches=(*result.batches, event))
+    change = _change(held, state, alarm, run, part, summary) if after.raised else None
+    held.commit(replace(state, change=change), event)
+    return replace(result, state=held.state(), batches=(*result.batches, event))
 
 
-def _counted(monitor: MonitorFolder, identity: str) -> BatchEvent | None:
+def _counted(held: MonitorFolder, identity: str) -> BatchEvent | None:
     """The event of a batch that was counted; None if that was long ago."""
-    batches = (event for event in monitor.events() if isinstance(event, BatchEvent))
+    batches = (event for event in held.events() if isinstance(event, BatchEvent))
     return next((batch for batch in batches if batch.id == identity), None)
 
 
@@ -408,7 +408,7 @@ def _predicted(run: Run) -> dict[str, int]:
 
 
 def _change(
-    monitor: MonitorFolder,
+    held: MonitorFolder,
     state: State,
     alarm: Monitor,
     run: Run,
@@ -417,10 +417,10 @@ def _change(
 ) -> Change:
     """What changed: since when, which predicted classes, and which inputs are typical of it."""
     report = alarm.report
-    since = batches_since(state, report.since)
+    changed = batches_since(state, report.since)  # the last one is this batch
     total = summary
-    for batch in since[:-1]:
-        total = total + _summary_of(monitor, batch)
+    for batch in changed[:-1]:
+        total = total + _summary_of(held, batch)
     changes = alarm.reference.changes(total)
     names = shown_classes(run.record.classes, alarm.reference.classes)
     classes = tuple(
@@ -430,18 +430,19 @@ def _change(
     earlier = state.change
     if earlier is not None:
         return replace(earlier, classes=classes)
-    known = since and since[0].before <= report.since
+    # the first batch may not be kept any more; only a damaged state has no batch at all
+    known = changed and changed[0].before <= report.since
     return Change(
         signal=report.signal,
-        since=since[0].time if known else None,
+        since=changed[0].time if known else None,
         raised=part.time,
         classes=classes,
         typical=_typical(run, alarm, [one.predicted for one in changes[:TYPICAL_CLASSES]], names),
     )
 
 
-def _summary_of(monitor: MonitorFolder, batch: KeptBatch) -> Summary:
-    path = own_file(monitor.run_of(batch.id), SUMMARY)
+def _summary_of(held: MonitorFolder, batch: KeptBatch) -> Summary:
+    path = own_file(held.run_of(batch.id), SUMMARY)
     return Summary.from_json(load_json(path, "the summary of a batch"))
 
 
@@ -451,8 +452,8 @@ def _typical(
     """The inputs of the changed classes whose signals are highest above what is expected."""
     signals = signals_of(run)
     score = sum(alarm.reference.residuals(signals, name) for name in signals.values)
-    score = np.asarray(score) + 2 * np.isin(signals.predicted, classes)  # these come first
-    rows = np.argsort(-score, kind="stable")[:TYPICAL_SHOWN].astype(np.intp)
+    others_last = ~np.isin(signals.predicted, classes)
+    rows = np.lexsort((-np.asarray(score), others_last))[:TYPICAL_SHOWN].astype(np.intp)
     try:
         shown = shown_inputs(run, rows)
     except InputError:  # the data cannot be read any more: the page goes without these inputs
@@ -473,10 +474,10 @@ def _typical(
 
 
 def _add_truth(
-    monitor: MonitorFolder, source: Source, part: Part, path: Path, result: WatchResult
+    held: MonitorFolder, source: Source, part: Part, path: Path, result: WatchResult
 ) -> WatchResult:
     """Note the true accuracy of a batch; no estimate changes."""
-    folder = monitor.run_of(part.identity)
+    folder = held.run_of(part.identity)
     if not folder.exists():
         raise InputError(
             f"the predictions of the batch of {part.time} were not kept: only those of the latest "
@@ -490,13 +491,13 @@ def _add_truth(
     known = truth[[number[name] for name in run.record.names]]
     check_range(known, run.logits.shape[1], path)
     identity = identity_of("ground truth", part.identity, known)
-    if monitor.has_seen(identity):
+    if held.has_seen(identity):
         return result
     accuracy = float((run.logits.argmax(axis=1) == known).mean())
-    counted = _counted(monitor, part.identity)
+    counted = _counted(held, part.identity)
     in_use = result.state.temperature if counted is None else counted.in_use
     confidence = float(confidences(run.logits, in_use).mean())
     now = format_time(datetime.now(UTC))
     event = TruthEvent(identity, now, part.identity, len(known), accuracy, confidence - accuracy)
-    monitor.commit(result.state, event)
-    return replace(result, state=monitor.state(), truths=(*result.truths, event))
+    held.commit(result.state, event)
+    return replace(result, state=held.state(), truths=(*result.truths, event))

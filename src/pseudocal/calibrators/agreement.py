@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -84,7 +84,7 @@ class Opinion:
         )
 
 
-def count_agreement(logits: Logits, its: Logits) -> Opinion:
+def count_agreement(logits: Logits, second_logits: Logits) -> Opinion:
     """Count on which real inputs two models agree.
 
     >>> logits = np.array([[2.0, 0.0], [2.0, 0.0]])
@@ -94,11 +94,11 @@ def count_agreement(logits: Logits, its: Logits) -> Opinion:
     """
     own = logits.argmax(axis=1)
     classes = logits.shape[1]
-    agrees = own == its.argmax(axis=1)
-    none = np.zeros((3, classes))
-    confident = np.round(confidences(its) / CONFIDENCE_STEP) * CONFIDENCE_STEP
-    real = (np.ones(len(own)), agrees, confident)
-    return Opinion(*_by_class(own, real, classes), *none)
+    agrees = own == second_logits.argmax(axis=1)
+    confident = np.round(confidences(second_logits) / CONFIDENCE_STEP) * CONFIDENCE_STEP
+    inputs, agreed, confidence = _by_class(own, (np.ones(len(own)), agrees, confident), classes)
+    empty = Opinion.empty(classes)
+    return replace(empty, inputs=inputs, agreed=agreed, second_confidence=confidence)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +145,7 @@ class Suspects:
         return None if self.inputs is None else predict(self.inputs)
 
 
-def find_mistakes(suspects: Suspects, said: Sequence[Logits | None]) -> list[Opinion]:
+def find_mistakes(suspects: Suspects, second_logits: Sequence[Logits | None]) -> list[Opinion]:
     """Count certain mistakes: those to which no second model gives a class of its inputs either.
 
     >>> x = np.array([[4.0, 0.0, 2.5], [0.0, 4.0, 2.5]])
@@ -158,18 +158,18 @@ def find_mistakes(suspects: Suspects, said: Sequence[Logits | None]) -> list[Opi
 
     Args:
         suspects: What the model predicts as a class of neither input.
-        said: The logits of each second model for them.
+        second_logits: The logits of each second model for them.
 
     """
     pairs = suspects.pairs
     classes = pairs.outputs.shape[1]
     opinions = []
-    for column, logits in enumerate(said):
+    for column, logits in enumerate(second_logits):
         if logits is None or pairs.opinions is None:
             opinions.append(Opinion.empty(classes))
             continue
-        its = pairs.opinions[:, column]
-        wrong = certain_errors(suspects.predicted, [its[pairs.first], its[pairs.second]])
+        theirs = pairs.opinions[:, column]  # the classes that it predicts for the inputs
+        wrong = certain_errors(suspects.predicted, [theirs[pairs.first], theirs[pairs.second]])
         same = logits.argmax(axis=1) == suspects.predicted
         weights = None if pairs.weights is None else pairs.weights[wrong]
         opinions.append(count_mistakes(suspects.predicted[wrong], same[wrong], classes, weights))
@@ -197,8 +197,8 @@ def count_mistakes(
     ([1.0, 0.0, 2.0], [1.0, 0.0, 1.0])
     """
     w = np.ones(len(predicted)) if weights is None else weights
-    none = np.zeros((3, classes))
-    return Opinion(*none, *_by_class(predicted, (w, w * same, w * w), classes))
+    mistakes, shared, squares = _by_class(predicted, (w, w * same, w * w), classes)
+    return replace(Opinion.empty(classes), mistakes=mistakes, shared=shared, squares=squares)
 
 
 def _by_class(predicted: Classes, weights: Iterable[NDArray[Any]], classes: int) -> list[Floats]:
@@ -375,7 +375,7 @@ class Consensus:
     Attributes:
         agreements: The agreement with each usable second model, or that with a surrogate if there
             is none.
-        surrogate: The agreement with a surrogate beside second models, if there is one.
+        surrogate_beside: The agreement with a surrogate beside second models, if there is one.
         confidence: The mean confidence of the first model, which counts a little; None to ignore it.
         dominance: By how much the largest fraction of predictions of one class exceeds one over the
             number of classes.
@@ -383,7 +383,7 @@ class Consensus:
     """
 
     agreements: tuple[Agreement, ...]
-    surrogate: Agreement | None = None
+    surrogate_beside: Agreement | None = None
     confidence: float | None = None
     dominance: float = 0.0
 
@@ -402,7 +402,7 @@ class Consensus:
         >>> model = Agreement(10, 1000, rate=0.9, shared=0.2, mistakes=500.0)
         >>> surrogate = Agreement(10, 1000, rate=0.3, shared=0.2, mistakes=500.0, surrogate=True)
         >>> both = Consensus.of([surrogate, model])
-        >>> both.agreements == (model,), both.surrogate == surrogate, Consensus.of([])
+        >>> both.agreements == (model,), both.surrogate_beside == surrogate, Consensus.of([])
         (True, True, None)
 
         Args:
@@ -437,8 +437,8 @@ class Consensus:
         0.895
         """
         found = self.of_agreements
-        if self.surrogate is not None and self.difference > DIFFERENT:
-            found = (found + self.surrogate.accuracy) / 2
+        if self.surrogate_beside is not None and self.difference > DIFFERENT:
+            found = (found + self.surrogate_beside.accuracy) / 2
         if self.confidence is None:
             return found
         return (1 - OWN_WEIGHT) * found + OWN_WEIGHT * self.confidence
@@ -456,7 +456,9 @@ class Consensus:
     @property
     def difference(self) -> float:
         """How far the estimate of a surrogate is from that of the second models beside it."""
-        return abs(self.of_agreements - self.surrogate.accuracy) if self.surrogate else 0.0
+        if self.surrogate_beside is None:
+            return 0.0
+        return abs(self.of_agreements - self.surrogate_beside.accuracy)
 
     @property
     def estimator(self) -> str:

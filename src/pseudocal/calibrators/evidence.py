@@ -1,14 +1,11 @@
-"""Evidence.
-
-What a pass over the target collects for a calibration, in bounded memory, and mergeable.
-"""
+"""What a pass over the target collects for a calibration, in bounded memory, and mergeable."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +49,6 @@ class Step:
 
     Attributes:
         rows: The row numbers of the inputs in the data, of shape `(n,)`.
-        logits: The logits of the inputs, of shape `(n, classes)`; None for maps, which are too large.
         shape: The shape of one input.
         real: The logits of the inputs (of maps, those of a sample of pixels), labelled with the
             predicted class.
@@ -101,9 +97,20 @@ def count_opinions(
     """
     mistakes = find_mistakes(suspects, said)
     return [
-        count_agreement(real.logits, its) + wrong
-        for its, wrong in zip(others, mistakes, strict=True)
+        count_agreement(real.logits, second_logits) + wrong
+        for second_logits, wrong in zip(others, mistakes, strict=True)
     ]
+
+
+class _Counts(NamedTuple):
+    """The counts in packed evidence, in their order."""
+
+    inputs: int
+    pairs: int
+    forward_passes: int
+    epochs: int
+    mixup_samples: int  # all that were seen, also those that were not kept
+    real: int  # likewise
 
 
 class Evidence:
@@ -181,28 +188,29 @@ class Evidence:
     def pack(self) -> Packed:
         """The evidence as plain arrays, to be sent to another process."""
         mixup_samples, real = self.mixup_samples.sample, self.real.sample
-        numbers = [
-            self.inputs,
-            self.pairs,
-            self.forward_passes,
-            self.epochs,
-            mixup_samples.seen,
-            real.seen,
-        ]
+        counts = _Counts(
+            inputs=self.inputs,
+            pairs=self.pairs,
+            forward_passes=self.forward_passes,
+            epochs=self.epochs,
+            mixup_samples=mixup_samples.seen,
+            real=real.seen,
+        )
         packed = {
-            "counts": np.array(numbers, dtype=np.int64),
+            "counts": np.array(counts, dtype=np.int64),
             "ceilings": np.array([mixup_samples.ceiling, real.ceiling]),
         }
         if self.opinions:
             packed["opinions"] = np.r_[
                 len(self.opinions), np.ravel([astuple(opinion) for opinion in self.opinions])
             ]
-        packed |= {} if self.surrogate_samples is None else self.surrogate_samples.pack()
-        return packed | {
-            name: s.rows
-            for name, s in (("mixup", mixup_samples), ("real", real))
-            if s.rows is not None
-        }
+        if self.surrogate_samples is not None:
+            packed |= self.surrogate_samples.pack()
+        if mixup_samples.rows is not None:
+            packed["mixup"] = mixup_samples.rows
+        if real.rows is not None:
+            packed["real"] = real.rows
+        return packed
 
     def merge(self, packed: Packed) -> None:
         """Merge evidence from another part of the target.
@@ -211,10 +219,10 @@ class Evidence:
             packed: The evidence, as `pack` returns it.
 
         """
-        inputs, pairs, forward_passes, epochs, mixup_samples, real = packed["counts"].tolist()
+        counts = _Counts(*packed["counts"].tolist())
         below_mixup, below_real = packed["ceilings"].tolist()
-        _merge(self.mixup_samples, Sample(packed.get("mixup"), mixup_samples, below_mixup))
-        _merge(self.real, Sample(packed.get("real"), real, below_real))
+        _merge(self.mixup_samples, Sample(packed.get("mixup"), counts.mixup_samples, below_mixup))
+        _merge(self.real, Sample(packed.get("real"), counts.real, below_real))
         if "opinions" in packed:
             opinions = int(packed["opinions"][0])
             numbers = packed["opinions"][1:]
@@ -224,10 +232,10 @@ class Evidence:
         if PACKED[0] in packed:
             self.surrogate_samples = self.surrogate_samples or SurrogateSample.like(packed)
             self.surrogate_samples.merge(packed)
-        self.inputs += inputs
-        self.pairs += pairs
-        self.forward_passes += forward_passes
-        self.epochs = max(self.epochs, epochs)
+        self.inputs += counts.inputs
+        self.pairs += counts.pairs
+        self.forward_passes += counts.forward_passes
+        self.epochs = max(self.epochs, counts.epochs)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -273,10 +281,11 @@ class Evidence:
             groups=mixup_samples.groups,
         )
         fitted = replace(fitted, effective_rows=fitted.effective_rows / self.epochs)
+        log_se = fitted.log_se * math.sqrt(self.epochs)
         if fitted.groups is None:
-            return replace(fitted, log_se=fitted.log_se * math.sqrt(self.epochs))
-        # one pair of images tells nothing of the error
-        log_se = fitted.log_se * math.sqrt(self.epochs) if self.inputs > 2 else math.inf
+            return replace(fitted, log_se=log_se)
+        if self.inputs <= 2:  # one pair of images tells nothing of the error
+            log_se = math.inf
         return replace(fitted, log_se=log_se, groups=fitted.groups / self.epochs)
 
     def converged(self, tolerance: float | None) -> bool:
@@ -309,9 +318,10 @@ class Evidence:
         maps = self.real.seen > 0 and self.real.labelled.groups is not None
         if self.pairs == 0 and rows > 1 and len(self.shapes) == rows:
             first = ", ".join(" x ".join(map(str, shape)) for shape in self.shapes[:3])
+            more = ", ..." if rows > 3 else ""
             return (
-                f"no two of the {rows} inputs have the same shape "
-                f"({first}{', ...' if rows > 3 else ''}): resize them to one size, or to a few"
+                f"no two of the {rows} inputs have the same shape ({first}{more}): resize "
+                "them to one size, or to a few"
             )
         if self.pairs == 0 and rows > 1:
             return f"expected batches of at least two inputs to pair within them, got {rows} inputs in batches of one"
@@ -349,28 +359,27 @@ def check_packed(packed: Packed, classes: int, *, of_pixels: bool = False) -> No
     unknown = set(packed) - {"counts", "ceilings", "opinions", "mixup", "real", *PACKED}
     if unknown:
         raise InputError(f"the evidence has an unknown array {min(unknown)!r}")
-    counts = _numbers(packed, "counts", np.int64, 6)
-    forward_passes, epochs, mixup_samples, real = counts[2:]
+    counts = _Counts(*_numbers(packed, "counts", np.int64, len(_Counts._fields)))
     in_range = all(0 <= count <= LARGEST_COUNT for count in counts)
-    if not in_range or not 1 <= epochs <= max(1, forward_passes):
-        raise InputError(f"the evidence counts {counts}")
+    if not in_range or not 1 <= counts.epochs <= max(1, counts.forward_passes):
+        raise InputError(f"the evidence counts {[*counts]}")
     below_mixup, below_real = _numbers(packed, "ceilings", np.float64, 2)
     check_sample(
-        Sample(packed.get("mixup"), mixup_samples, below_mixup),
+        Sample(packed.get("mixup"), counts.mixup_samples, below_mixup),
         "mixup",
         columns=classes,
         classes=classes,
         groups=[(), (2,)] if of_pixels else (),
     )
     check_sample(
-        Sample(packed.get("real"), real, below_real),
+        Sample(packed.get("real"), counts.real, below_real),
         "real",
         columns=classes,
         classes=classes,
         groups=[()] if of_pixels else (),
     )
     if "opinions" in packed:
-        _check_opinions(packed["opinions"], classes, epochs, mixup_samples)
+        _check_opinions(packed["opinions"], classes, counts.epochs, counts.mixup_samples)
     if PACKED[0] in packed:
         check_surrogate(packed, classes)
     elif not packed.keys().isdisjoint(PACKED):

@@ -37,6 +37,7 @@ at least 1 - `max_error`. It inherits every error of the calibration.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -52,7 +53,8 @@ Light = Literal["guaranteed", "estimated", "not enough labels"]
 
 LEVEL = 0.9  # the probability with which a guarantee holds
 CANDIDATES = 100  # tested thresholds; of 20, 50, 100 and 400 the least that lost nothing
-POOL_ERROR = 1.5  # a pool reaches to this many times the error limit: of 1, 1.5, 2 and 3 the best
+# a pool reaches to this many times the error limit: of 1, 1.5, 2 and 3 the best
+POOL_ERROR = 1.5
 SMALLEST_POOL = 200  # rows, if there are as many
 PROBABLY = 0.8  # the probability that as many labels as recommended suffice
 MOST_ERRORS = 30  # considered when labels are recommended
@@ -269,8 +271,8 @@ def find_class_thresholds(
             light = "not enough labels"
             if len(its_labels) >= FEWEST_OF_CLASS:
                 light = "estimated"
-            outside = np.flatnonzero(~its_labels.drawn_from[of_class.order])
-            most = int(outside[0]) if len(outside) else len(of_class)
+            undrawn = np.flatnonzero(~its_labels.drawn_from[of_class.order])
+            most = int(undrawn[0]) if len(undrawn) else len(of_class)
             threshold = _estimated(of_class, max_error, ratio, most=most)
         found.append(ClassThreshold(int(number), light, threshold, len(its_labels), ratio))
     return found
@@ -395,7 +397,7 @@ class Ranking:
         errors = np.cumsum(1 - self.confidence[self.order])
         return errors / np.arange(1, len(self) + 1)
 
-    def threshold(self, end: int) -> tuple[float | None, float | None]:
+    def least_confidences(self, end: int) -> tuple[float | None, float | None]:
         """The confidence that accepts the first `end` rows, and that where the models disagree."""
         if end == 0:
             return None, None
@@ -482,35 +484,35 @@ def _guaranteed(ranking: Ranking, max_error: float, checked: _Checked) -> Thresh
     """The last candidate that passes before the first that fails."""
     from scipy.special import bdtr
 
-    ends, n, k, allowed = _candidates(ranking, max_error, checked)
-    enough = (1 - allowed) ** n <= 1 - LEVEL  # labels to pass with, if none is an error
-    ends, n, k, allowed = ends[enough], n[enough], k[enough], allowed[enough]
-    passes = bdtr(k, n, allowed) <= 1 - LEVEL
+    tests = _tests(ranking, max_error, checked)
+    passes = bdtr(tests.errors, tests.labels, tests.allowed) <= 1 - LEVEL
     passed = int(np.argmin(np.append(passes, False)))  # before the first that fails
-    outside = (max_error - allowed) / (1 - allowed)
-    tested = tuple(
-        Candidate(end / len(ranking), int(labels), int(errors), _upper_bound(errors, labels, other))
-        for end, labels, errors, other in zip(
-            ends.tolist()[: passed + 1], n, k, outside, strict=False
-        )
-    )
+    # the fraction f of rows that could not be drawn, from what `_tests` makes of it
+    fraction = (max_error - tests.allowed) / (1 - tests.allowed)
+    tested = []
+    for i in range(min(passed + 1, len(passes))):
+        labels, errors = int(tests.labels[i]), int(tests.errors[i])
+        bound = _upper_bound(errors, labels, undrawn=float(fraction[i]))
+        tested.append(Candidate(int(tests.ends[i]) / len(ranking), labels, errors, bound))
     if passed:
-        counts = (int(n[passed - 1]), int(k[passed - 1]))
-        end = int(ends[passed - 1])
+        last = tested[passed - 1]
+        end = int(tests.ends[passed - 1])
+        counts = (last.labels, last.errors)
         return _threshold(ranking, max_error, "guaranteed", end, counts, candidates=tested)
     counts = (len(checked), checked.errors)
     ratio = _ratio(checked.errors, checked.expected(ranking), 1.0)
     needed = _labels_needed(ranking, max_error, ratio)
     if needed is not None and needed <= len(checked):  # too few, as these labels show
-        doubled = min(10 * math.ceil(len(checked) / 5), _pool_size(ranking, max_error))
+        doubled = 10 * math.ceil(2 * len(checked) / 10)  # rounded up to ten
+        doubled = min(doubled, _pool_size(ranking, max_error))
         needed = doubled if doubled > len(checked) else None
     return _threshold(ranking, max_error, "none", 0, counts, needed=needed, candidates=tested)
 
 
-def _upper_bound(errors: int, labels: int, outside: float) -> float:
+def _upper_bound(errors: int, labels: int, undrawn: float) -> float:
     """The 90% bound of the error, where a fraction of the rows could not be drawn.
 
-    >>> round(_upper_bound(0, 45, outside=0.0), 4)
+    >>> round(_upper_bound(0, 45, undrawn=0.0), 4)
     0.0499
     """
     from scipy.special import betaincinv
@@ -518,13 +520,20 @@ def _upper_bound(errors: int, labels: int, outside: float) -> float:
     bound = 1.0
     if errors < labels:
         bound = float(betaincinv(errors + 1, labels - errors, LEVEL))
-    return float(outside + (1 - outside) * bound)
+    return float(undrawn + (1 - undrawn) * bound)
 
 
-def _candidates(
-    ranking: Ranking, max_error: float, checked: _Checked
-) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """For each candidate: rows accepted, labels, errors, and the error rate to test.
+class _Tests(NamedTuple):
+    """What there is to test of each candidate, as arrays of shape `(candidates,)`."""
+
+    ends: NDArray[np.intp]  # rows accepted
+    labels: NDArray[np.int64]  # labels of these rows
+    errors: NDArray[np.int64]  # wrong predictions among them
+    allowed: NDArray[np.float64]  # the error rate to test
+
+
+def _tests(ranking: Ranking, max_error: float, checked: _Checked) -> _Tests:
+    """What there is to test of each candidate that has enough labels to pass without an error.
 
     Accepted rows that could not be drawn count as wrong: if they are a fraction f, the others may
     have an error rate of (max_error - f) / (1 - f).
@@ -533,16 +542,18 @@ def _candidates(
     labelled[checked.rows] = 1
     wrong = np.zeros(len(ranking), dtype=np.int64)
     wrong[checked.rows] = checked.wrong
-    outside = np.where(checked.drawn_from, 0.0, 1.0)
-    ends = _ends(ranking, int(checked.drawn_from.sum()))
-    n = np.cumsum(labelled[ranking.order])[ends - 1]
-    k = np.cumsum(wrong[ranking.order])[ends - 1]
-    fraction = np.cumsum(outside[ranking.order])[ends - 1] / ends
+    undrawn = np.where(checked.drawn_from, 0.0, 1.0)
+    ends = _candidate_ends(ranking, int(checked.drawn_from.sum()))
+    labels = np.cumsum(labelled[ranking.order])[ends - 1]
+    errors = np.cumsum(wrong[ranking.order])[ends - 1]
+    fraction = np.cumsum(undrawn[ranking.order])[ends - 1] / ends
+    # `max_error` keeps the denominator above 0 where no row could be drawn: nothing is allowed there
     allowed = np.maximum(max_error - fraction, 0) / np.maximum(1 - fraction, max_error)
-    return ends, n, k, allowed
+    enough = (1 - allowed) ** labels <= 1 - LEVEL
+    return _Tests(ends[enough], labels[enough], errors[enough], allowed[enough])
 
 
-def _ends(ranking: Ranking, size: int) -> NDArray[np.intp]:
+def _candidate_ends(ranking: Ranking, size: int) -> NDArray[np.intp]:
     """How many rows each candidate accepts: the top 1%, 2%, ... of the first `size` rows."""
     percent = np.arange(1, CANDIDATES + 1) / CANDIDATES
     wanted = np.maximum(np.ceil(percent * size), 1)
@@ -557,24 +568,24 @@ def _threshold(
     counts: tuple[int, int] = (0, 0),
     *,
     needed: int | None = None,
-    candidates: tuple[Candidate, ...] = (),
+    candidates: Sequence[Candidate] = (),
 ) -> Threshold:
-    confidence, if_disagree = ranking.threshold(end)
+    confidence, if_disagree = ranking.least_confidences(end)
     expected = None
     if end:
         expected = float(1 - ranking.confidence[ranking.order[:end]].mean())
     return Threshold(
-        max_error,
-        basis,
-        confidence,
-        if_disagree,
-        ranking.agrees is not None,
-        end / len(ranking),
-        expected,
+        max_error=max_error,
+        basis=basis,
+        confidence=confidence,
+        if_disagree=if_disagree,
+        agreement=ranking.agrees is not None,
+        coverage=end / len(ranking),
+        expected_error=expected,
         labels=counts[0],
         errors=counts[1],
         labels_needed=needed,
-        candidates=candidates,
+        candidates=tuple(candidates),
     )
 
 
@@ -607,7 +618,7 @@ def _labels_needed(ranking: Ranking, max_error: float, ratio: float) -> int | No
     from scipy.special import bdtr
 
     size = _pool_size(ranking, max_error)
-    ends = _ends(ranking, size)
+    ends = _candidate_ends(ranking, size)
     expected = np.minimum(ratio * ranking.expected_errors()[ends - 1], 1.0)
     labels = _labels_for(max_error)
     passes = bdtr(np.arange(MOST_ERRORS), labels, expected[:, None]) >= PROBABLY

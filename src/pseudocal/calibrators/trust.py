@@ -30,7 +30,7 @@ from pseudocal.scaling import TemperatureScaling
 
 Verdict = Literal["apply", "caution", "do not apply"]
 VERDICTS: tuple[Verdict, ...] = ("apply", "caution", "do not apply")  # from good to bad
-Finding = tuple[Verdict, Reason]
+Finding = tuple[Verdict, Reason]  # a reason, and the best verdict that it allows
 
 NORMAL_90 = 1.645  # the normal quantile of a 90% interval
 # on 90% of the development tasks the accuracy was at most this far below and above the calibrated
@@ -356,12 +356,13 @@ def judge(
     findings = [*_basics(found[used], largest, classes, pixels=pixels)]
     score = None
     if consensus is None:
-        asked = models or surrogates  # beside a model nothing follows from a surrogate
+        asked = models or surrogates  # none is usable; if there are models, they are reported
         evidence |= _agreement_evidence(asked)
         estimate = estimate_alone(confidence[used], asked)
-        why = _why_alone(models, surrogates, classes, pixels=pixels)
         if used == "none":
             why = _why_uncalibrated(models, surrogates, found["mixup"].temperature)
+        else:
+            why = _why_alone(models, surrogates, classes, pixels=pixels)
         findings += [("caution", reason) for reason in why]
     else:
         evidence |= _agreement_evidence(consensus.agreements)
@@ -371,10 +372,10 @@ def judge(
             # the estimate may be too high, but a lower one would move the confidence the same way
             findings = [("apply" if v == "caution" else v, reason) for v, reason in findings]
         findings += _with_consensus(weighed, models, estimate)
-        if consensus.surrogate is not None:
-            evidence["surrogate accuracy"] = consensus.surrogate.accuracy
+        if consensus.surrogate_beside is not None:
+            evidence["surrogate accuracy"] = consensus.surrogate_beside.accuracy
         dominance = min(1.0, (largest - 1 / classes) / (2 * DOMINANT))
-        score = max(weighed.doubt, dominance) - 0.5
+        score = max(weighed.doubt, dominance) - 0.5  # 0: even odds of doing harm
     findings.sort(key=_place)
     effects = {
         name: Effect(t, confidence[name], confidence[name] - estimate.value)
@@ -393,8 +394,8 @@ def _with_consensus(
     if consensus.estimator == "surrogate" and models:
         yield "caution", _why_unusable(models)
     yield from weighed.findings()
-    if consensus.surrogate is not None:
-        yield _on_surrogate(consensus, consensus.surrogate, weighed.confidence["none"])
+    if consensus.surrogate_beside is not None:
+        yield _on_surrogate(consensus, consensus.surrogate_beside, weighed.confidence["none"])
     chance = 1 / consensus.agreements[0].classes
     if estimate.low <= chance and not consensus.at_chance:
         # no reason against T: on the development families such temperatures helped most
@@ -405,7 +406,7 @@ def _place(finding: Finding) -> tuple[int, int]:
     """Where a reason stands: the worst verdict first, and then as `LATER_REASONS` says."""
     verdict, reason = finding
     worst = -VERDICTS.index(verdict)
-    if verdict == "apply":
+    if verdict == "apply":  # what speaks for T stays in the order in which it was found
         return worst, 0
     for place, codes in enumerate(LATER_REASONS, 1):
         if reason.code in codes:
@@ -454,10 +455,7 @@ def _why_alone(
     models: Sequence[Agreement], surrogates: Sequence[Agreement], classes: int, *, pixels: bool
 ) -> Iterator[Reason]:
     """Why nothing is taken from a second opinion, and what the estimate is then."""
-    if models:
-        yield _why_unusable(models)
-    if surrogates:
-        yield _why_unusable(surrogates)
+    yield from (_why_unusable(given) for given in (models, surrogates) if given)
     if pixels:
         if not models and not surrogates:
             yield Reason(ReasonCode.SEGMENTATION)
@@ -474,10 +472,7 @@ def _why_uncalibrated(
 ) -> Iterator[Reason]:
     """Why a model of two classes stays as it is, and what its second opinions say."""
     yield Reason(ReasonCode.TWO_CLASSES, {"mixup": mixup})
-    if models:
-        yield _why_unusable(models)
-    if surrogates:
-        yield _why_unusable(surrogates)
+    yield from (_why_unusable(given) for given in (models, surrogates) if given)
 
 
 def _why_unusable(agreements: Sequence[Agreement]) -> Reason:
@@ -540,7 +535,8 @@ class Weighed:
         error = above if overconfident else below
         from_mixup = found["mixup"].temperature
         log_se = max(1e-6, min(MOST_LOG_SE, found["mixup"].log_se))
-        backed = normal(math.log(from_mixup) / log_se * (1 if overconfident else -1))
+        side = 1 if overconfident else -1  # the sign of log T that the estimate asks for
+        backed = normal(side * math.log(from_mixup) / log_se)
         if used == "mixup":
             # the error of the confidence after counts half, since the midpoint decides
             moved = mean_confidence(real, from_mixup * math.exp(log_se))
@@ -616,14 +612,12 @@ class Weighed:
             return "caution", (Reason(ReasonCode.NO_CLEAR_GAIN, numbers | accuracy),)
         code = ReasonCode.RAISES_CONFIDENCE if temperature < 1 else ReasonCode.LOWERS_CONFIDENCE
         moves = Reason(code, numbers | accuracy)
-        fell = FELL_OTHERS
-        verdict: Verdict = "caution"
-        if lowers_clearly(self.consensus, before):
-            fell = FELL_CLEAR
-            verdict = "caution" if self.consensus.at_chance else "apply"
-        doubts = [] if lowers_clearly(self.consensus, before) else [*self._doubts()]
+        clear = lowers_clearly(self.consensus, before)
+        verdict: Verdict = "apply" if clear and not self.consensus.at_chance else "caution"
+        doubts = [] if clear else [*self._doubts()]
         if too_close(self.consensus, before):  # applied on request only
             return "caution", (moves, *doubts, self._mixup_side())
+        fell = FELL_CLEAR if clear else FELL_OTHERS
         risk = Reason(ReasonCode.EXPECTED_GAIN, {"fell": float(fell)})
         return verdict, (moves, *doubts, risk, self._mixup_side())
 

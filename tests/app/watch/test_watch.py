@@ -21,6 +21,7 @@ from pseudocal.app.monitor_folder import KEPT
 from pseudocal.app.periods import times_in
 from pseudocal.arrays import InputError
 from pseudocal.files import OutputError
+from pseudocal.monitor import Monitor, Reference, Signals
 
 from .conftest import COLUMNS, FIRST, World, day, make_world, save_linear
 
@@ -61,6 +62,27 @@ def test_later_batches_keep_the_alarm_and_add_to_what_changed(world: World):
     assert not later.batches[0].raised
     assert later.state.change.typical == first.typical
     assert later.state.change.classes != first.classes
+
+
+def test_typical_inputs_of_changed_classes_come_before_all_others(monkeypatch):
+    """However high the signals of other classes: two residuals may add up to almost 2."""
+
+    def signals(predicted: list[int], disagreement: list[float], uncertainty: list[float]):
+        values = {"disagreement": np.array(disagreement), "uncertainty": np.array(uncertainty)}
+        return Signals(np.array(predicted), 2, values)
+
+    baseline = signals([0, 1] * 200, [0.0] * 400, [0.5, 0.0] * 200)
+    batch = signals([1, 0, 0], [1.0, 0.0, 1.0], [0.9, 0.0, 0.0])
+    shown = []
+
+    def shown_inputs(_, rows):
+        shown.extend(rows.tolist())
+        raise InputError("the data are gone")
+
+    monkeypatch.setattr(watching, "signals_of", lambda _: batch)
+    monkeypatch.setattr(watching, "shown_inputs", shown_inputs)
+    assert watching._typical(None, Monitor(Reference.of(baseline)), [0], ["a", "b"]) == ()
+    assert shown == [2, 1, 0]
 
 
 def test_a_batch_is_counted_once_whatever_it_is_called(world: World, tmp_path):
