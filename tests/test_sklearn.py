@@ -188,6 +188,25 @@ def test_probabilities_are_those_of_the_calibration_and_predictions_stay():
     assert (calibrated(decided, TWO).predict(x) == decided.predict(x)).all()
 
 
+def test_a_calibration_replaces_that_of_a_calibrated_classifier(digits):
+    model, target, _ = digits
+    free = CalibratedClassifier(model).fit(target[:300])
+    again = calibrated(free, TWO)
+    assert again.estimator is again.estimator_ is model
+    expected = TWO.probabilities(model.predict_log_proba(target))
+    np.testing.assert_array_equal(again.predict_proba(target), expected)
+    nested = CalibratedClassifier(again).fit(target[:300])
+    assert nested.estimator_ is model
+    np.testing.assert_array_equal(nested.predict_proba(target), free.predict_proba(target))
+    unfitted = calibrated(CalibratedClassifier(model), TWO)
+    np.testing.assert_array_equal(unfitted.predict_proba(target), expected)
+
+
+def test_a_clone_has_no_calibration(digits):
+    with pytest.raises(NotFittedError):
+        clone(calibrated(digits[0], TWO)).predict_proba(digits[1])
+
+
 def test_names_that_the_model_changes_are_not_compared():
     pandas = pytest.importorskip("pandas")
     lightgbm = pytest.importorskip("lightgbm")

@@ -43,11 +43,11 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     >>> bool((both.predict(target) == model.predict(target)).all())
     True
 
-    `clone` keeps the fitted models, as it does for a `FrozenEstimator`, since they are never
-    refitted. So it works in a pipeline or in cross-validation as it is.
+    `clone` keeps the wrapped model, which is never refitted, and drops the calibration. So
+    cross-validation fits the temperature again on each training part, without labels.
 
     Args:
-        estimator: The fitted classifier.
+        estimator: The fitted classifier. Of a `CalibratedClassifier`, the one that it wraps.
         second_opinion: Another fitted classifier of the same classes, or a list of them, as in
             `PseudoCal.fit`.
         method: The settings of the calibration; None for `PseudoCal()`.
@@ -85,7 +85,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
                 UserWarning,
                 stacklevel=2,
             )
-        _check_fitted(self.estimator)
+        estimator = _unwrapped(self.estimator)
+        _check_fitted(estimator)
         unmasked(X, "inputs")
         if not is_array(X):
             X = np.asarray(X)
@@ -94,8 +95,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         if count(X) < 2:
             raise InputError("expected at least two inputs, since pairs are mixed, got 1 sample")
         method = PseudoCal() if self.method is None else self.method
-        calibration = method.fit(self.estimator, X, second_opinion=self.second_opinion)
-        return self._with(self.estimator, calibration)
+        calibration = method.fit(estimator, X, second_opinion=self.second_opinion)
+        return self._with(estimator, calibration)
 
     def predict_proba(self, X: Any) -> Probabilities:
         """Calibrated probabilities `(n, classes)`.
@@ -156,13 +157,21 @@ def calibrated(model: Any, calibration: Calibration) -> CalibratedClassifier:
     >>> bool(np.isclose(before[1] / before[0], (after[1] / after[0]) ** 2))
     True
 
+    `calibrated(model, calibration)` replaces the calibration of a `CalibratedClassifier`: it takes
+    the classifier inside, and T is not applied twice. So fit the calibration to the logits of that
+    classifier, `model.estimator_`.
+
+    A `clone` of the result is not fitted: it has no calibration, and `fit` would fit another one
+    without the labels. Use the result itself, and not in `cross_val_score`, which clones it.
+
     Args:
-        model: The fitted classifier.
+        model: The fitted classifier, or a `CalibratedClassifier` of it.
         calibration: Its calibration, as `PseudoCal.fit` returns it: a temperature.
 
     """
     if not isinstance(calibration, Calibration):
         raise InputError(f"expected a Calibration, got {type(calibration).__name__}")
+    model = _unwrapped(model)
     _check_fitted(model)
     try:
         calibration.temperature  # noqa: B018
@@ -173,6 +182,13 @@ def calibrated(model: Any, calibration: Calibration) -> CalibratedClassifier:
         if hasattr(model, name):
             setattr(both, name, getattr(model, name))
     return both
+
+
+def _unwrapped(model: Any) -> Any:
+    """The classifier inside a `CalibratedClassifier`, whose probabilities have no temperature."""
+    while isinstance(model, CalibratedClassifier):
+        model = getattr(model, "estimator_", model.estimator)
+    return model
 
 
 def _check_fitted(model: Any) -> None:
