@@ -18,6 +18,7 @@ from pseudocal import (
     InputError,
     LabelSample,
     TemperatureScaling,
+    UnreliableCalibrationWarning,
     fit_temperature,
     rows_to_label,
     softmax,
@@ -293,6 +294,24 @@ def test_a_refined_calibration_remembers_its_estimates() -> None:
     wide = found.refined(logits, labelled(logits, labels, 30), widths={"agreement": 2.0})
     assert wide.measured.priors[1].width == 2.0
     assert wide.temperature != once.temperature
+
+
+def test_labels_that_contradict_the_model_are_warned_of() -> None:
+    logits, labels = model(classes=5)
+    rows = rows_to_label(logits, 50)
+    other = LabelSample(rows, (logits[rows].argmax(axis=1) + 1) % 5)
+    found = Calibration("pseudocal", TemperatureScaling(1.7))
+    with pytest.warns(
+        UnreliableCalibrationWarning, match=r"should not be applied: 0 of 50 labels confirm"
+    ):
+        warned = found.refined(logits, other)
+    assert (warned.verdict, warned.refused) == ("do not apply", None)
+    assert warned.temperature > 1
+    identity = replace(found, settings={"on_unreliable": "identity"})
+    replaced = identity.refined(logits, other)  # without a warning
+    assert (replaced.temperature, replaced.refused) == (1, warned.temperature)
+    labelled_again = LabelSample(rows, labels[rows])
+    assert found.refined(logits, labelled_again).verdict != "do not apply"
 
 
 def test_the_prior_of_agreement_has_the_interval_of_its_accuracy() -> None:

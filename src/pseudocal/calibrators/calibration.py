@@ -33,7 +33,7 @@ from pseudocal.arrays import (
 from pseudocal.calibrators.labels import LabelSample
 from pseudocal.calibrators.measured import Measured
 from pseudocal.calibrators.refinement import as_applied, priors_of, refine
-from pseudocal.calibrators.trust import Trust
+from pseudocal.calibrators.trust import Trust, warn_if_unreliable
 from pseudocal.files import brief, load_json, replacing
 from pseudocal.maps import by_rows
 from pseudocal.notebook import calibration_html
@@ -170,7 +170,9 @@ class Calibration:
     ) -> Calibration:
         """Update the calibration with a person's labels.
 
-        `refine`, with the label-free estimates as priors.
+        `refine`, with the label-free estimates as priors. If the labels say that T should not be
+        applied, there is an `UnreliableCalibrationWarning`, or T = 1 with
+        `PseudoCal(on_unreliable="identity")`.
 
         Args:
             logits: The logits of the whole target, of shape `(rows, classes)`, as passed to
@@ -183,7 +185,10 @@ class Calibration:
         """
         z = as_logits(logits)
         check_not_probabilities(z)
-        return refine_any_logits(self, z, labels, widths=widths, groups=groups)
+        refined = refine_any_logits(self, z, labels, widths=widths, groups=groups)
+        if self.settings.get("on_unreliable") != "identity":
+            warn_if_unreliable(refined.measured)
+        return refined
 
     def without_refused(self) -> Calibration:
         """The same with T = 1 if the temperature should not be applied; `refused` keeps it."""

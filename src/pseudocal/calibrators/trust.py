@@ -24,6 +24,7 @@ import numpy as np
 from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators.agreement import DIFFERENT, Agreement, Consensus
 from pseudocal.calibrators.confidence import Effect, mean_confidence, nearer, normal, predictions
+from pseudocal.calibrators.measured import Measured
 from pseudocal.calibrators.wording import IMPROVES, OPINIONS, Reason, ReasonCode
 from pseudocal.files import brief
 from pseudocal.scaling import TemperatureScaling
@@ -85,10 +86,10 @@ class UnreliableCalibrationWarning(UserWarning):
     """A calibration was fitted that should not be applied."""
 
 
-def warn_if_unreliable(trust: Trust | None) -> None:
-    """Warn if there is a verdict against a calibration."""
-    if trust is not None and trust.verdict == "do not apply":
-        why = " ".join(str(reason) for reason in trust.reasons)
+def warn_if_unreliable(judged: Trust | Measured | None) -> None:
+    """Warn if there is a verdict against a calibration, without labels or by labels."""
+    if judged is not None and judged.verdict == "do not apply":
+        why = " ".join(str(reason) for reason in judged.reasons)
         warnings.warn(
             f"this calibration should not be applied: {why}",
             UnreliableCalibrationWarning,
