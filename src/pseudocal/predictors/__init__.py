@@ -22,6 +22,7 @@ from pseudocal.arrays import (
     binary_logits,
     check_rows,
     looks_like_probabilities,
+    probability_scale,
 )
 from pseudocal.batches import count
 from pseudocal.maps import check_maps
@@ -173,10 +174,14 @@ class Checked:
         if self._classes is None:
             self._classes = logits.shape[1]
             few = logits if logits.ndim == 2 else logits[0].reshape(len(logits[0]), -1)[:, :999].T
-            if self._doubt and looks_like_probabilities(few):
+            scale = 1 if looks_like_probabilities(few) else probability_scale(few)
+            if self._doubt and scale is not None:
+                what, model = ("probabilities", "model(x)")
+                if scale != 1:
+                    what, model = ("percentages", f"model(x) / {scale}")
                 raise InputError(
-                    "the outputs look like probabilities, not logits: they lie between 0 and 1; pass "
-                    "their logarithm instead: lambda x: np.log(model(x))"
+                    f"the outputs look like {what}, not logits: they lie between 0 and {scale}; pass "
+                    f"their logarithm instead: lambda x: np.log({model})"
                 )
         if logits.shape[1] != self._classes:
             raise InputError(
