@@ -55,6 +55,9 @@ RAISE_FROM = 0.20
 NEARLY_ALL = 0.9
 # from here on lowering the confidence did no harm in 96% of the development cases
 CLEAR = 0.15
+# from here on, and below its inverse, a temperature rather shows wrong inputs or outputs, such as
+# pixels from 0 to 255 for a model trained on 0 to 1
+EXTREME = 20.0
 # in how many of ten cases of held-out families the calibration error fell: from `CLEAR` on, and with
 # other temperatures that are applied (`docs/evaluation/index.md`)
 FELL_CLEAR = 8
@@ -316,12 +319,12 @@ def judge(
     Two models agree on half of the inputs and share no mistakes; the first has a confidence of
     100%, which both temperatures reduce to about a half:
 
-    >>> logits = np.tile(np.eye(10) * 50, (100, 1))
+    >>> logits = np.tile(np.eye(10) * 30, (100, 1))
     >>> real = Labelled(logits, logits.argmax(axis=1))
     >>> agreement = Agreement(classes=10, rows=1000, rate=0.5, shared=0.0, mistakes=100.0)
     >>> found = {
-    ...     "mixup": TemperatureScaling(22.0, log_se=0.02),
-    ...     "agreement": TemperatureScaling(22.8),
+    ...     "mixup": TemperatureScaling(13.2, log_se=0.02),
+    ...     "agreement": TemperatureScaling(13.7),
     ... }
     >>> opinions = {"agreements": [agreement], "consensus": Consensus((agreement,))}
     >>> trust = judge(real, found, "agreement", mixup_samples=900, **opinions)
@@ -376,6 +379,7 @@ def judge(
             evidence["surrogate accuracy"] = consensus.surrogate.accuracy
         dominance = min(1.0, (largest - 1 / classes) / (2 * DOMINANT))
         score = max(weighed.doubt, dominance) - 0.5
+    findings = [*_extreme(found[used]), *findings]
     findings.sort(key=_place)
     effects = {
         name: Effect(t, confidence[name], confidence[name] - estimate.value)
@@ -449,6 +453,13 @@ def _basics(
         yield "do not apply", Reason(ReasonCode.ONE_CLASS, numbers)
     elif largest > 1 / classes + DOMINANT:
         yield "caution", Reason(ReasonCode.DOMINANT_CLASS, numbers)
+
+
+def _extreme(scaling: TemperatureScaling) -> Iterator[Finding]:
+    """A temperature that is never applied without labels, whatever second opinions say."""
+    if not scaling.bound and abs(math.log(scaling.temperature)) > math.log(EXTREME):
+        numbers = {"temperature": scaling.temperature}
+        yield "caution", Reason(ReasonCode.EXTREME_TEMPERATURE, numbers)
 
 
 def _why_alone(
