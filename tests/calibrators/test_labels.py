@@ -296,6 +296,27 @@ def test_a_refined_calibration_remembers_its_estimates() -> None:
     assert wide.temperature != once.temperature
 
 
+@pytest.mark.parametrize(
+    "found",
+    [
+        Calibration("pseudocal", TemperatureScaling(1.7), {"epochs": 2}, {"pairs": 3000}),
+        Calibration("none", TemperatureScaling(1.0), {}, {"pairs": 0, "forward_passes": 1500}),
+    ],
+)
+def test_logits_of_the_labelled_rows_only_are_refused(found: Calibration) -> None:
+    logits, labels = model(rows=1500)
+    rows = rows_to_label(logits, 50)
+    alone = LabelSample(np.arange(50), labels[rows])
+    with pytest.raises(InputError, match=r"got 50 rows, all of them labelled, .* fitted on 1,500"):
+        found.refined(logits[rows], alone)
+    of_all = found.refined(logits, LabelSample(rows, labels[rows]))
+    assert of_all.measured.accuracy.low < of_all.measured.accuracy.high
+    # other rows of the same environment
+    assert found.refined(logits[:500], labelled(logits[:500], labels, 50)).measured.rows == 500
+    every = LabelSample(np.arange(1500), labels)
+    assert found.refined(logits, every).measured.labels == 1500
+
+
 def test_labels_that_contradict_the_model_are_warned_of() -> None:
     logits, labels = model(classes=5)
     rows = rows_to_label(logits, 50)
