@@ -125,6 +125,6 @@ def test_a_temperature_that_should_not_be_applied_is_warned_of(monkeypatch):
     one = SimpleNamespace(get_rank=lambda: 0, get_world_size=lambda: 1)
     monkeypatch.setattr(ranks, "_group", lambda: one)
     monkeypatch.setattr(ranks, "_broadcast_packed", lambda packed, sender: packed)
-    x = np.random.default_rng(0).normal(size=(500, 3)) + [3.0, 0.0, 0.0]  # mostly the first class
+    x = np.random.default_rng(0).normal(size=(500, 3)) + 3 * np.eye(3)[0]  # mostly the first class
     with pytest.warns(UnreliableCalibrationWarning, match="One of 3 classes gets"):
         fit_across_ranks(PseudoCal(), lambda z: z, x)

@@ -54,7 +54,13 @@ from pseudocal.calibrators.wording import Reason, ReasonCode
 from pseudocal.maps import predicted, sampled
 from pseudocal.mixup import AnywhereBefore, Pairing, Strategy, WithinBatch
 from pseudocal.mixup.mixup import check_lam, mixup
-from pseudocal.predictors import Checked, as_predictor, models_in, second_logits
+from pseudocal.predictors import (
+    Checked,
+    as_predictor,
+    check_same_classes,
+    models_in,
+    second_logits,
+)
 from pseudocal.randomness import Streams
 from pseudocal.scaling import TemperatureScaling
 
@@ -307,6 +313,7 @@ class PseudoCal:
         seconds = [
             _checked(second, self.binary) for second in given if not isinstance(second, Surrogate)
         ]
+        check_same_classes(predict, seconds)
         surrogates = [
             SurrogateCollector(second, streams) for second in given if isinstance(second, Surrogate)
         ]
