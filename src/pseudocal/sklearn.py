@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_softmax
 
-from pseudocal.arrays import InputError, Probabilities, unmasked
+from pseudocal.arrays import InputError, Logits, Probabilities, unmasked
 from pseudocal.batches import count, is_array
 from pseudocal.extras import MissingExtraError
 
@@ -93,7 +94,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         validate_data(self, X, skip_check_array=True)
         self._fitted_here = True
         if count(X) < 2:
-            raise InputError("expected at least two inputs, since pairs are mixed, got 1 sample")
+            got = f"{count(X)} sample{'s' if count(X) == 0 else ''}"
+            raise InputError(f"expected at least two inputs, since pairs are mixed, got {got}")
         method = PseudoCal() if self.method is None else self.method
         calibration = method.fit(estimator, X, second_opinion=self.second_opinion)
         return self._with(estimator, calibration)
@@ -107,6 +109,21 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         """
         self._check(X)
         return self.calibration_.probabilities(ClassifierPredictor(self.estimator_)(X))
+
+    def predict_log_proba(self, X: Any) -> Logits:
+        """The logarithms of the calibrated probabilities `(n, classes)`.
+
+        They are finite where `predict_proba` rounds to zero, and they are calibrated: pass
+        `calibration_.refined` those of `estimator_` instead.
+
+        Args:
+            X: The features.
+
+        """
+        self._check(X)
+        logits = ClassifierPredictor(self.estimator_)(X)
+        found: Logits = log_softmax(self.calibration_.scaling(logits), axis=1)
+        return found
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The classes that the wrapped classifier predicts.
@@ -132,6 +149,23 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
             return
         if len(getattr(x, "shape", (0, 0))) == 2:  # the classifier itself refuses other shapes
             validate_data(self, x, reset=False, skip_check_array=True)
+
+    def set_params(self, **params: Any) -> CalibratedClassifier:
+        """Set parameters, but not those of a wrapped classifier, which is never refitted.
+
+        Args:
+            params: The parameters by name.
+
+        """
+        for name in params:
+            wrapped, nested, _ = name.partition("__")
+            if nested and wrapped in ("estimator", "second_opinion"):
+                raise InputError(
+                    f"expected no parameter of the fitted {wrapped}, got {name}: it is never "
+                    "refitted, so its parameters cannot be searched; search them before calibration"
+                )
+        super().set_params(**params)
+        return self
 
     def __sklearn_clone__(self) -> CalibratedClassifier:
         return type(self)(**self.get_params(deep=False))
@@ -193,9 +227,15 @@ def _unwrapped(model: Any) -> Any:
 
 def _check_fitted(model: Any) -> None:
     """Refuse a classifier that is not fitted."""
+    if isinstance(model, type):
+        raise InputError(
+            f"expected a fitted classifier of scikit-learn, got the class {model.__name__}: pass "
+            f"{model.__name__}(...).fit(X, y)"
+        )
     if not hasattr(model, "classes_"):
         raise NotFittedError(
             f"expected a fitted classifier of scikit-learn, got {type(model).__name__} without "
             "classes_: fit it first, since it is never refitted, or pass the logits of another "
-            "model to Calibration.probabilities"
+            "model to Calibration.probabilities. To search over fitted classifiers with "
+            "GridSearchCV, which clones them, wrap each in sklearn.frozen.FrozenEstimator"
         )
