@@ -346,6 +346,15 @@ def test_a_table_that_cannot_be_mixed_is_calibrated_with_labels(cities):
     )
 
 
+def test_two_classes_wait_for_labels_with_a_warning():
+    x, y = problem()
+    model = LogisticRegression().fit(x, y == "a")
+    with pytest.warns(UserWarning, match=r"^T = 1, nothing was applied: with two classes"):
+        both = CalibratedClassifier(model).fit(x)
+    assert both.calibration_.temperature == 1
+    CalibratedClassifier(model, method=PseudoCal(estimator="mixup")).fit(x)  # as requested
+
+
 def test_a_table_that_cannot_be_mixed_takes_no_second_opinion(cities):
     pipe, frame, _ = cities
     with pytest.raises(InputError, match=r"cannot be mixed \(columns city \(text, .*"):

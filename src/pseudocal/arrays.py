@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,7 +33,7 @@ SUM_ERROR = 1e-3  # of probabilities that were rounded
 # may have been rounded to two digits
 SUM_ERRORS = ((20, 0.05), (4, 0.02), (1, 1e-6))
 FEWEST_ROWS = 4  # fewer rows may be written by hand, and must be strictly between 0 and 1
-PERCENT = 100
+PERCENT: Final = 100
 ONE_LOGIT = (
     "one logit per row is two columns: pseudocal.binary_logits(z), or PseudoCal(binary=True) for a "
     "model"

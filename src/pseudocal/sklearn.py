@@ -72,9 +72,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         """Calibrate the classifier on unlabelled data.
 
         Args:
-            X: The features of the target data. A table with texts, categories, dates or missing
-                values cannot be mixed: T = 1, with a warning, until `calibration_.refined` gets
-                labels.
+            X: The features of the target data. With two classes, or if a table has texts,
+                categories, dates or missing values, nothing is applied: T = 1, with a warning,
+                until `calibration_.refined` gets labels.
             y: Ignored, with a warning; only here because scikit-learn passes it. Labels go to
                 `calibration_.refined`.
 
@@ -98,6 +98,14 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
             raise InputError(f"expected at least two inputs, since pairs are mixed, got {got}")
         method = PseudoCal() if self.method is None else self.method
         calibration = method.fit(estimator, X, second_opinion=self.second_opinion)
+        if len(estimator.classes_) == 2 and calibration.settings.get("estimator") == "none":
+            warnings.warn(
+                "T = 1, nothing was applied: with two classes, nothing can be checked without "
+                "labels. Label about 50 rows, chosen by pseudocal.rows_to_label, and pass them to "
+                "calibration_.refined",
+                UserWarning,
+                stacklevel=2,
+            )
         return self._with(estimator, calibration)
 
     def predict_proba(self, X: Any) -> Probabilities:

@@ -233,7 +233,8 @@ class Trust:
     Attributes:
         verdict: `"apply"`, `"caution"` or `"do not apply"`.
         reasons: The reasons for the verdict, the worst first; `str` gives the sentence of each.
-        estimated_accuracy: The estimated accuracy on the target.
+        estimated_accuracy: The estimated accuracy on the target; with two classes and T = 1 it is
+            not `known`.
         evidence: The numbers that the verdict is based on, by name.
         score: How doubtful the temperature is, from -0.5 to 0.5: whether it may do harm, leave the
             confidence far off, or rest on predictions of one class. None without a usable
@@ -366,6 +367,7 @@ def judge(
         why = _why_alone(models, surrogates, classes, pixels=pixels)
         if used == "none":
             why = _why_uncalibrated(models, surrogates, found["mixup"].temperature)
+            estimate = AccuracyEstimate(estimate.value, 0.0, 1.0)  # the plain confidence: unknown
         findings += [("caution", reason) for reason in why]
     else:
         evidence |= _agreement_evidence(consensus.agreements)
