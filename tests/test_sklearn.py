@@ -27,6 +27,7 @@ from pseudocal import (
 from pseudocal.arrays import InputError, softmax
 from pseudocal.calibrators import ReasonCode
 from pseudocal.metrics import ece
+from pseudocal.mixup import mixup
 from pseudocal.sklearn import CalibratedClassifier, calibrated
 
 TWO = Calibration("pseudocal", TemperatureScaling(2.0))
@@ -357,8 +358,11 @@ def test_two_classes_wait_for_labels_with_a_warning():
 
 def test_a_table_that_cannot_be_mixed_takes_no_second_opinion(cities):
     pipe, frame, _ = cities
-    with pytest.raises(InputError, match=r"cannot be mixed \(columns city \(text, .*"):
+    why = r"for a table that cannot be mixed \(columns city \(text, .*leave it out"
+    with pytest.raises(InputError, match=f"^expected no second opinion {why}"):
         CalibratedClassifier(pipe, second_opinion=pipe).fit(frame)
+    with pytest.raises(InputError, match=f"^expected no strategy {why}"):
+        PseudoCal().fit(pipe, frame, strategy=mixup)
 
 
 @pytest.mark.parametrize("frame", [False, True])

@@ -253,6 +253,15 @@ def test_bad_labels_are_named() -> None:
         LabelSample([3, 3], [0, 1])
     with pytest.raises(InputError, match="integers, got dtype float64"):
         LabelSample([3, 4], [0.5, 1.0])
+    for odd in ([np.nan, 1.0], [np.inf, 1.0]):
+        with pytest.raises(InputError, match="integers, got dtype float64"):
+            LabelSample([3, 4], odd)
+    with pytest.raises(InputError, match=r"got dtype bool: pass labels\.astype\(int\) if True is"):
+        LabelSample([3, 4], [True, False])
+    with pytest.raises(InputError, match="expected rows that are integers, got dtype float64"):
+        LabelSample([3.0, 4.0], [0, 1])
+    whole = LabelSample([3, 4], [2.0, CANNOT_TELL * 1.0])
+    assert whole.labels.tolist() == [2, CANNOT_TELL]
     with pytest.raises(InputError, match=r"shapes \(2,\) and \(1,\)"):
         LabelSample([3, 4], [0])
     with pytest.raises(InputError, match="'stratified' or 'random', got 'lucky'"):

@@ -182,11 +182,17 @@ class PseudoCal:
         unmixed = columns_not_mixed(data)
         if unmixed:
             self._check(data, second_opinion, batch_size, strategy)
-            if models_in(second_opinion) or strategy is not None or executor is not None:
+            useless = {
+                "second opinion": bool(models_in(second_opinion)),
+                "strategy": strategy is not None,
+                "executor": executor is not None,
+            }
+            passed = [name for name, given in useless.items() if given]
+            if passed:
                 raise InputError(
-                    "expected no second opinion, strategy or executor for a table that cannot be "
-                    f"mixed (columns {_columns(unmixed)}): leave them out and pass about 50 "
-                    "labels to Calibration.refined"
+                    f"expected no {' and no '.join(passed)} for a table that cannot be mixed "
+                    f"(columns {_columns(unmixed)}): leave it out, and pass about 50 labels to "
+                    "Calibration.refined"
                 )
             return self._fit_unmixed(model, data, unmixed, batch_size)
         models = (model, second_opinion)
