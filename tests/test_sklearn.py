@@ -27,7 +27,7 @@ from pseudocal import (
 from pseudocal.arrays import InputError, softmax
 from pseudocal.calibrators import ReasonCode
 from pseudocal.metrics import ece
-from pseudocal.mixup import mixup
+from pseudocal.mixup.mixup import mixup
 from pseudocal.sklearn import CalibratedClassifier, calibrated
 
 TWO = Calibration("pseudocal", TemperatureScaling(2.0))

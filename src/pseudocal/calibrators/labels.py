@@ -176,8 +176,8 @@ class LabelSample:
     Attributes:
         rows: Distinct row numbers of the target, of shape `(n,)`.
         labels: The class of each row, `CANNOT_TELL` or `NONE_OF_THESE`, of shape `(n,)`. A class is
-            its position in the logits, from 0; floats that are whole numbers count as integers. If all labels are -1 or 1, there is a warning, since
-            -1 is `CANNOT_TELL`.
+            its position in the logits, from 0; floats that are whole numbers count as integers. If
+            all labels are -1 or 1, there is a warning, since -1 is `CANNOT_TELL`.
         sampling: "stratified" if `rows_to_label` chose the rows, or "random" if they were drawn at
             random in another way. Rows chosen in any other way, such as those that are easy to
             label or look wrong, do not represent the target.
