@@ -8,7 +8,12 @@ from scipy.special import softmax as reference
 
 from pseudocal import InputError, binary_logits, softmax
 from pseudocal.app.models.model import UntrustedError
-from pseudocal.arrays import as_logits, check_not_probabilities, looks_like_probabilities
+from pseudocal.arrays import (
+    as_logits,
+    check_not_probabilities,
+    looks_like_probabilities,
+    probability_scale,
+)
 from pseudocal.stored import ChangedFileError
 
 
@@ -70,3 +75,51 @@ def test_an_error_without_a_setting_is_its_message():
 
 def test_huge_logits_are_not_taken_for_probabilities():
     check_not_probabilities(np.full((5, 3), 3e38, dtype=np.float32))  # whose sums overflow
+
+
+P = softmax(np.random.default_rng(0).normal(size=(100, 10)) * 2)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 100])
+def test_probabilities_of_any_number_of_rows_are_refused(n):
+    for p in (P, P.astype(np.float32)):
+        with pytest.raises(InputError, match=r"sums of 1\): .*np\.log\(probabilities\)"):
+            check_not_probabilities(p[:n])
+    check_not_probabilities(np.log(P[:n]))
+
+
+def test_rounded_probabilities_are_refused():
+    rounded = P.round(2)
+    assert np.abs(rounded.sum(axis=1) - 1).max() > 0.01
+    with pytest.raises(InputError, match=r"sums from 0\.97 to 1\.0\d\): .*np\.log"):
+        check_not_probabilities(rounded)
+    check_not_probabilities(rounded[:3])  # may be logits that were written by hand
+
+
+@pytest.mark.parametrize("digits", [0, 1, 10])
+def test_percentages_are_refused(digits):
+    with pytest.raises(InputError, match=r"look like percentages .*np\.log\(percentages / 100\)"):
+        check_not_probabilities((100 * P).round(digits))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[0, 1]],
+        [[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]],  # written by hand
+        [[0.2, 0.9]],
+        [[0.25, 0.65, 0.2]] * 10,
+        [[100.0, 0.0], [0.0, 100.0]] * 10,
+        [[30.0, 70.0]],
+    ],
+)
+def test_logits_are_not_taken_for_probabilities(rows):
+    assert probability_scale(np.array(rows)) is None
+
+
+def test_random_logits_are_not_taken_for_probabilities():
+    rng = np.random.default_rng(0)
+    for rows in (1, 4, 20):
+        few = rng.random((2000, rows, 3))
+        assert not any(probability_scale(z) for z in few)  # all between 0 and 1
+        assert not any(probability_scale(z) for z in 100 * few)

@@ -6,11 +6,11 @@ pytest.importorskip("sklearn")
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.model_selection import cross_val_predict
+from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -27,6 +27,7 @@ from pseudocal import (
 from pseudocal.arrays import InputError, softmax
 from pseudocal.calibrators import ReasonCode
 from pseudocal.metrics import ece
+from pseudocal.mixup.mixup import mixup
 from pseudocal.sklearn import CalibratedClassifier, calibrated
 
 TWO = Calibration("pseudocal", TemperatureScaling(2.0))
@@ -170,6 +171,60 @@ def test_the_last_step_of_a_pipeline_may_be_calibrated(digits):
     assert (both.predict(target) == model.predict(target)).all()
 
 
+@pytest.mark.filterwarnings("ignore:y is ignored")
+def test_parameters_of_a_fitted_model_cannot_be_searched(digits):
+    model, target, labels = digits
+    both = CalibratedClassifier(model, second_opinion=model)
+    for name in ("estimator__C", "second_opinion__C"):
+        with pytest.raises(InputError, match=f"got {name}: it is never refitted"):
+            both.set_params(**{name: 0.5})
+    search = GridSearchCV(CalibratedClassifier(model), {"estimator__C": [0.01, 1.0]}, cv=2)
+    with pytest.raises(InputError, match="its parameters cannot be searched"):
+        search.fit(target[:100], labels[:100])
+    assert model.C == 1
+    search = GridSearchCV(CalibratedClassifier(model), {"estimator": [model]}, cv=2)
+    with pytest.raises(NotFittedError, match=r"wrap each in sklearn\.frozen\.FrozenEstimator"):
+        search.set_params(error_score="raise").fit(target[:100], labels[:100])
+
+
+@pytest.mark.filterwarnings("ignore:y is ignored")
+def test_fitted_models_can_be_searched_if_they_are_frozen(digits):
+    model, target, labels = digits
+    worse = LogisticRegression().fit(target[:20], labels[:20])
+    candidates = {"estimator": [FrozenEstimator(worse), FrozenEstimator(model)]}
+    search = GridSearchCV(CalibratedClassifier(model), candidates, cv=2)
+    search.fit(target[:200], labels[:200])
+    assert search.best_params_["estimator"].estimator is model
+
+
+def test_log_probabilities_are_those_of_the_calibrated_model(digits):
+    model, target, _ = digits
+    sharp = calibrated(model, Calibration("pseudocal", TemperatureScaling(0.001)))
+    p = sharp.predict_proba(target)
+    log_p = sharp.predict_log_proba(target)
+    assert (p == 0).any()
+    assert np.isfinite(log_p).all()
+    np.testing.assert_allclose(np.exp(log_p), p, atol=1e-12)
+    both = calibrated(model, TWO)
+    np.testing.assert_allclose(both.predict_log_proba(target), np.log(both.predict_proba(target)))
+    decided = calibrated(RidgeClassifier().fit(target, model.predict(target)), TWO)
+    np.testing.assert_allclose(np.exp(decided.predict_log_proba(target)).sum(axis=1), 1)
+
+
+def test_a_class_is_not_a_fitted_model():
+    with pytest.raises(InputError, match="got the class LogisticRegression: pass LogisticReg"):
+        calibrated(LogisticRegression, TWO)
+
+
+def test_a_model_of_one_class_and_empty_data_are_named():
+    x, y = problem()
+    forest = RandomForestClassifier(3).fit(x, np.full(len(y), "a"))
+    with pytest.raises(InputError, match=r"two classes, got RandomF.* with one: \['a'\]"):
+        CalibratedClassifier(forest).fit(x)
+    with pytest.raises(InputError, match="got 0 samples"):
+        CalibratedClassifier(LogisticRegression().fit(x, y)).fit(x[:0])
+
+
 def test_a_model_that_is_not_fitted_is_refused(digits):
     with pytest.raises(NotFittedError, match=r"LogisticRegression without classes_: fit it first"):
         CalibratedClassifier(LogisticRegression()).fit(digits[1])
@@ -186,6 +241,25 @@ def test_probabilities_are_those_of_the_calibration_and_predictions_stay():
     assert both.score(x, y) == model.score(x, y)
     decided = RidgeClassifier().fit(x, y)  # which has no probabilities
     assert (calibrated(decided, TWO).predict(x) == decided.predict(x)).all()
+
+
+def test_a_calibration_replaces_that_of_a_calibrated_classifier(digits):
+    model, target, _ = digits
+    free = CalibratedClassifier(model).fit(target[:300])
+    again = calibrated(free, TWO)
+    assert again.estimator is again.estimator_ is model
+    expected = TWO.probabilities(model.predict_log_proba(target))
+    np.testing.assert_array_equal(again.predict_proba(target), expected)
+    nested = CalibratedClassifier(again).fit(target[:300])
+    assert nested.estimator_ is model
+    np.testing.assert_array_equal(nested.predict_proba(target), free.predict_proba(target))
+    unfitted = calibrated(CalibratedClassifier(model), TWO)
+    np.testing.assert_array_equal(unfitted.predict_proba(target), expected)
+
+
+def test_a_clone_has_no_calibration(digits):
+    with pytest.raises(NotFittedError):
+        clone(calibrated(digits[0], TWO)).predict_proba(digits[1])
 
 
 def test_names_that_the_model_changes_are_not_compared():
@@ -273,10 +347,22 @@ def test_a_table_that_cannot_be_mixed_is_calibrated_with_labels(cities):
     )
 
 
+def test_two_classes_wait_for_labels_with_a_warning():
+    x, y = problem()
+    model = LogisticRegression().fit(x, y == "a")
+    with pytest.warns(UserWarning, match=r"^T = 1, nothing was applied: with two classes"):
+        both = CalibratedClassifier(model).fit(x)
+    assert both.calibration_.temperature == 1
+    CalibratedClassifier(model, method=PseudoCal(estimator="mixup")).fit(x)  # as requested
+
+
 def test_a_table_that_cannot_be_mixed_takes_no_second_opinion(cities):
     pipe, frame, _ = cities
-    with pytest.raises(InputError, match=r"cannot be mixed \(columns city \(text, .*"):
+    why = r"for a table that cannot be mixed \(columns city \(text, .*leave it out"
+    with pytest.raises(InputError, match=f"^expected no second opinion {why}"):
         CalibratedClassifier(pipe, second_opinion=pipe).fit(frame)
+    with pytest.raises(InputError, match=f"^expected no strategy {why}"):
+        PseudoCal().fit(pipe, frame, strategy=mixup)
 
 
 @pytest.mark.parametrize("frame", [False, True])
@@ -291,6 +377,36 @@ def test_missing_values_are_not_mixed_in_arrays_and_frames_alike(frame):
         both = CalibratedClassifier(model).fit(x)
     assert both.calibration_.temperature == 1
     assert both.calibration_.trust.reasons[0].code == ReasonCode.TABLES_NOT_MIXED
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        (["ant", "b", "c"], r"\['ant', 'b', 'c'\]: .* compared by position"),
+        (["c", "a", "b"], r"\['c', 'a', 'b'\]: they have the same classes in another order"),
+    ],
+)
+def test_a_second_opinion_on_other_classes_is_refused(names, why):
+    x, y = problem()
+    model = LogisticRegression().fit(x, y)
+    second = LogisticRegression(C=0.1).fit(x, y)
+    second.classes_ = np.array(names)
+    message = r"expected a second opinion with the classes \['a', 'b', 'c'\] of the model, got "
+    with pytest.raises(InputError, match=message + why):
+        CalibratedClassifier(model, second_opinion=[model, second]).fit(x)
+    with pytest.raises(InputError, match=message + why):
+        PseudoCal().fit(model, x, second_opinion=second)
+    PseudoCal().fit(model, x, second_opinion=second.predict_log_proba)  # without names of classes
+    second.classes_ = np.arange(3)  # of labels that were encoded
+    PseudoCal().fit(model, x, second_opinion=second)
+    PseudoCal().fit(second, x, second_opinion=model)
+
+
+def test_a_second_opinion_that_is_not_fitted_is_named():
+    x, y = problem()
+    model = LogisticRegression().fit(x, y)
+    with pytest.raises(InputError, match=r"^the second opinion is not fitted: .*Fit it first"):
+        CalibratedClassifier(model, second_opinion=LogisticRegression()).fit(x)
 
 
 def test_a_second_opinion_on_other_columns_is_named():

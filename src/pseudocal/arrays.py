@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,8 +27,13 @@ Inputs = Any  # what the model takes, several at once: indexable by rows, closed
 
 
 TEMPERATURES = (1e-10, 1e10)  # those that logits can be divided by in float32 without overflowing
-FEWEST_ROWS = 4  # that do not look like probabilities by chance: logits (0, 1) of two classes do
 SUM_ERROR = 1e-3  # of probabilities that were rounded
+# how far the sums of rows may be from one, by the least number of rows: the more rows, the less they
+# look like probabilities by chance, as logits (0, 1) of two classes do. With 20 rows, probabilities
+# may have been rounded to two digits
+SUM_ERRORS = ((20, 0.05), (4, 0.02), (1, 1e-6))
+FEWEST_ROWS = 4  # fewer rows may be written by hand, and must be strictly between 0 and 1
+PERCENT: Final = 100
 ONE_LOGIT = (
     "one logit per row is two columns: pseudocal.binary_logits(z), or PseudoCal(binary=True) for a "
     "model"
@@ -373,25 +378,59 @@ def looks_like_probabilities(logits: Logits) -> bool:
     return bool(np.allclose(logits.sum(axis=1), 1, atol=SUM_ERROR))
 
 
+def probability_scale(rows: NDArray[Any]) -> Literal[1, 100] | None:
+    """1 if rows look like probabilities, 100 if they look like percentages, None if like logits.
+
+    >>> probability_scale(np.array([[0.2, 0.8]])), probability_scale(np.array([[0.0, 1.0]]))
+    (1, None)
+    >>> probability_scale(np.tile([33.3, 66.6], (4, 1)))
+    100
+    """
+    if rows.ndim != 2 or rows.shape[1] < 2 or len(rows) == 0 or not is_real(rows):
+        return None
+    if _add_up(rows, 1):
+        return 1
+    inside = bool(((rows > 0) & (rows < PERCENT)).any())  # hand-made logits may be 0 and 100
+    return PERCENT if inside and len(rows) >= FEWEST_ROWS and _add_up(rows, PERCENT) else None
+
+
+def _add_up(rows: NDArray[Any], scale: int) -> bool:
+    """Whether rows lie between 0 and a number and add up to it, as far as their number demands."""
+    error = next(error for fewest, error in SUM_ERRORS if len(rows) >= fewest)
+    if not ((rows >= 0) & (rows <= scale * (1 + SUM_ERROR))).all():  # whose sum could overflow
+        return False
+    if len(rows) < FEWEST_ROWS and not ((rows > 0) & (rows < scale)).all():
+        return False
+    return bool((np.abs(rows.sum(axis=1, dtype=np.float64) / scale - 1) <= error).all())
+
+
 def check_not_probabilities(logits: NDArray[Any]) -> None:
     """Refuse probabilities where logits `(n, classes)` or maps of logits are expected.
 
-    Only the first rows are read. Fewer than `FEWEST_ROWS` are let through, since a single row of
-    logits may sum to one by chance.
+    Only the first rows are read. Fewer than `FEWEST_ROWS` must have sums of exactly one and no
+    zeros, since a few rows of logits may sum to one by chance.
 
-    >>> check_not_probabilities(np.tile([0.2, 0.8], (5, 1)))
+    >>> check_not_probabilities(np.array([[0.2, 0.8]]))
     Traceback (most recent call last):
-    pseudocal.arrays.InputError: expected logits, got rows that look like probabilities
-    (non-negative, with a sum of one): pass their logarithm instead, np.log(probabilities)
+    pseudocal.arrays.InputError: expected logits, got rows that look like probabilities (no entry
+    below 0, sums of 1): pass their logarithm instead, np.log(probabilities)
     """
     few = logits[:100]
     if logits.ndim == 4 and len(logits):
         few = logits[0].reshape(len(logits[0]), -1)[:, :100].T
-    if few.ndim == 2 and len(few) >= FEWEST_ROWS and is_real(few) and looks_like_probabilities(few):
-        raise InputError(
-            "expected logits, got rows that look like probabilities (non-negative, with a sum of "
-            "one): pass their logarithm instead, np.log(probabilities)"
-        )
+    scale = probability_scale(few)
+    if scale is None:
+        return
+    sums = few.sum(axis=1, dtype=np.float64)
+    low, high = f"{sums.min():.4g}", f"{sums.max():.4g}"
+    seen = f"sums of {low}" if low == high else f"sums from {low} to {high}"
+    what, fix = ("probabilities", "np.log(probabilities)")
+    if scale == PERCENT:
+        what, fix = ("percentages", "np.log(percentages / 100)")
+    raise InputError(
+        f"expected logits, got rows that look like {what} (no entry below 0, {seen}): pass their "
+        f"logarithm instead, {fix}"
+    )
 
 
 def cores() -> int:

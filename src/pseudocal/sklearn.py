@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_softmax
 
-from pseudocal.arrays import InputError, Probabilities, unmasked
+from pseudocal.arrays import InputError, Logits, Probabilities, unmasked
 from pseudocal.batches import count, is_array
 from pseudocal.extras import MissingExtraError
 
@@ -43,11 +44,11 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     >>> bool((both.predict(target) == model.predict(target)).all())
     True
 
-    `clone` keeps the fitted models, as it does for a `FrozenEstimator`, since they are never
-    refitted. So it works in a pipeline or in cross-validation as it is.
+    `clone` keeps the wrapped model, which is never refitted, and drops the calibration. So
+    cross-validation fits the temperature again on each training part, without labels.
 
     Args:
-        estimator: The fitted classifier.
+        estimator: The fitted classifier. Of a `CalibratedClassifier`, the one that it wraps.
         second_opinion: Another fitted classifier of the same classes, or a list of them, as in
             `PseudoCal.fit`.
         method: The settings of the calibration; None for `PseudoCal()`.
@@ -71,9 +72,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         """Calibrate the classifier on unlabelled data.
 
         Args:
-            X: The features of the target data. A table with texts, categories, dates or missing
-                values cannot be mixed: T = 1, with a warning, until `calibration_.refined` gets
-                labels.
+            X: The features of the target data. With two classes, or if a table has texts,
+                categories, dates or missing values, nothing is applied: T = 1, with a warning,
+                until `calibration_.refined` gets labels.
             y: Ignored, with a warning; only here because scikit-learn passes it. Labels go to
                 `calibration_.refined`.
 
@@ -85,17 +86,27 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
                 UserWarning,
                 stacklevel=2,
             )
-        _check_fitted(self.estimator)
+        estimator = _unwrapped(self.estimator)
+        _check_fitted(estimator)
         unmasked(X, "inputs")
         if not is_array(X):
             X = np.asarray(X)
         validate_data(self, X, skip_check_array=True)
         self._fitted_here = True
         if count(X) < 2:
-            raise InputError("expected at least two inputs, since pairs are mixed, got 1 sample")
+            got = f"{count(X)} sample{'s' if count(X) == 0 else ''}"
+            raise InputError(f"expected at least two inputs, since pairs are mixed, got {got}")
         method = PseudoCal() if self.method is None else self.method
-        calibration = method.fit(self.estimator, X, second_opinion=self.second_opinion)
-        return self._with(self.estimator, calibration)
+        calibration = method.fit(estimator, X, second_opinion=self.second_opinion)
+        if len(estimator.classes_) == 2 and calibration.settings.get("estimator") == "none":
+            warnings.warn(
+                "T = 1, nothing was applied: with two classes, nothing can be checked without "
+                "labels. Label about 50 rows, chosen by pseudocal.rows_to_label, and pass them to "
+                "calibration_.refined",
+                UserWarning,
+                stacklevel=2,
+            )
+        return self._with(estimator, calibration)
 
     def predict_proba(self, X: Any) -> Probabilities:
         """Calibrated probabilities `(n, classes)`.
@@ -106,6 +117,21 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         """
         self._check(X)
         return self.calibration_.probabilities(ClassifierPredictor(self.estimator_)(X))
+
+    def predict_log_proba(self, X: Any) -> Logits:
+        """The logarithms of the calibrated probabilities `(n, classes)`.
+
+        They are finite where `predict_proba` rounds to zero, and they are calibrated: pass
+        `calibration_.refined` those of `estimator_` instead.
+
+        Args:
+            X: The features.
+
+        """
+        self._check(X)
+        logits = ClassifierPredictor(self.estimator_)(X)
+        found: Logits = log_softmax(self.calibration_.scaling(logits), axis=1)
+        return found
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The classes that the wrapped classifier predicts.
@@ -132,6 +158,23 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         if len(getattr(x, "shape", (0, 0))) == 2:  # the classifier itself refuses other shapes
             validate_data(self, x, reset=False, skip_check_array=True)
 
+    def set_params(self, **params: Any) -> CalibratedClassifier:
+        """Set parameters, but not those of a wrapped classifier, which is never refitted.
+
+        Args:
+            params: The parameters by name.
+
+        """
+        for name in params:
+            wrapped, nested, _ = name.partition("__")
+            if nested and wrapped in ("estimator", "second_opinion"):
+                raise InputError(
+                    f"expected no parameter of the fitted {wrapped}, got {name}: it is never "
+                    "refitted, so its parameters cannot be searched; search them before calibration"
+                )
+        super().set_params(**params)
+        return self
+
     def __sklearn_clone__(self) -> CalibratedClassifier:
         return type(self)(**self.get_params(deep=False))
 
@@ -156,13 +199,21 @@ def calibrated(model: Any, calibration: Calibration) -> CalibratedClassifier:
     >>> bool(np.isclose(before[1] / before[0], (after[1] / after[0]) ** 2))
     True
 
+    `calibrated(model, calibration)` replaces the calibration of a `CalibratedClassifier`: it takes
+    the classifier inside, and T is not applied twice. So fit the calibration to the logits of that
+    classifier, `model.estimator_`.
+
+    A `clone` of the result is not fitted: it has no calibration, and `fit` would fit another one
+    without the labels. Use the result itself, and not in `cross_val_score`, which clones it.
+
     Args:
-        model: The fitted classifier.
+        model: The fitted classifier, or a `CalibratedClassifier` of it.
         calibration: Its calibration, as `PseudoCal.fit` returns it: a temperature.
 
     """
     if not isinstance(calibration, Calibration):
         raise InputError(f"expected a Calibration, got {type(calibration).__name__}")
+    model = _unwrapped(model)
     _check_fitted(model)
     try:
         calibration.temperature  # noqa: B018
@@ -175,11 +226,24 @@ def calibrated(model: Any, calibration: Calibration) -> CalibratedClassifier:
     return both
 
 
+def _unwrapped(model: Any) -> Any:
+    """The classifier inside a `CalibratedClassifier`, whose probabilities have no temperature."""
+    while isinstance(model, CalibratedClassifier):
+        model = getattr(model, "estimator_", model.estimator)
+    return model
+
+
 def _check_fitted(model: Any) -> None:
     """Refuse a classifier that is not fitted."""
+    if isinstance(model, type):
+        raise InputError(
+            f"expected a fitted classifier of scikit-learn, got the class {model.__name__}: pass "
+            f"{model.__name__}(...).fit(X, y)"
+        )
     if not hasattr(model, "classes_"):
         raise NotFittedError(
             f"expected a fitted classifier of scikit-learn, got {type(model).__name__} without "
             "classes_: fit it first, since it is never refitted, or pass the logits of another "
-            "model to Calibration.probabilities"
+            "model to Calibration.probabilities. To search over fitted classifiers with "
+            "GridSearchCV, which clones them, wrap each in sklearn.frozen.FrozenEstimator"
         )

@@ -18,6 +18,7 @@ from pseudocal import (
     InputError,
     LabelSample,
     TemperatureScaling,
+    UnreliableCalibrationWarning,
     fit_temperature,
     rows_to_label,
     softmax,
@@ -252,6 +253,15 @@ def test_bad_labels_are_named() -> None:
         LabelSample([3, 3], [0, 1])
     with pytest.raises(InputError, match="integers, got dtype float64"):
         LabelSample([3, 4], [0.5, 1.0])
+    for odd in ([np.nan, 1.0], [np.inf, 1.0]):
+        with pytest.raises(InputError, match="integers, got dtype float64"):
+            LabelSample([3, 4], odd)
+    with pytest.raises(InputError, match=r"got dtype bool: pass labels\.astype\(int\) if True is"):
+        LabelSample([3, 4], [True, False])
+    with pytest.raises(InputError, match="expected rows that are integers, got dtype float64"):
+        LabelSample([3.0, 4.0], [0, 1])
+    whole = LabelSample([3, 4], [2.0, CANNOT_TELL * 1.0])
+    assert whole.labels.tolist() == [2, CANNOT_TELL]
     with pytest.raises(InputError, match=r"shapes \(2,\) and \(1,\)"):
         LabelSample([3, 4], [0])
     with pytest.raises(InputError, match="'stratified' or 'random', got 'lucky'"):
@@ -293,6 +303,45 @@ def test_a_refined_calibration_remembers_its_estimates() -> None:
     wide = found.refined(logits, labelled(logits, labels, 30), widths={"agreement": 2.0})
     assert wide.measured.priors[1].width == 2.0
     assert wide.temperature != once.temperature
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        Calibration("pseudocal", TemperatureScaling(1.7), {"epochs": 2}, {"pairs": 3000}),
+        Calibration("none", TemperatureScaling(1.0), {}, {"pairs": 0, "forward_passes": 1500}),
+    ],
+)
+def test_logits_of_the_labelled_rows_only_are_refused(found: Calibration) -> None:
+    logits, labels = model(rows=1500)
+    rows = rows_to_label(logits, 50)
+    alone = LabelSample(np.arange(50), labels[rows])
+    with pytest.raises(InputError, match=r"got 50 rows, all of them labelled, .* fitted on 1,500"):
+        found.refined(logits[rows], alone)
+    of_all = found.refined(logits, LabelSample(rows, labels[rows]))
+    assert of_all.measured.accuracy.low < of_all.measured.accuracy.high
+    # other rows of the same environment
+    assert found.refined(logits[:500], labelled(logits[:500], labels, 50)).measured.rows == 500
+    every = LabelSample(np.arange(1500), labels)
+    assert found.refined(logits, every).measured.labels == 1500
+
+
+def test_labels_that_contradict_the_model_are_warned_of() -> None:
+    logits, labels = model(classes=5)
+    rows = rows_to_label(logits, 50)
+    other = LabelSample(rows, (logits[rows].argmax(axis=1) + 1) % 5)
+    found = Calibration("pseudocal", TemperatureScaling(1.7))
+    with pytest.warns(
+        UnreliableCalibrationWarning, match=r"should not be applied: 0 of 50 labels confirm"
+    ):
+        warned = found.refined(logits, other)
+    assert (warned.verdict, warned.refused) == ("do not apply", None)
+    assert warned.temperature > 1
+    identity = replace(found, settings={"on_unreliable": "identity"})
+    replaced = identity.refined(logits, other)  # without a warning
+    assert (replaced.temperature, replaced.refused) == (1, warned.temperature)
+    labelled_again = LabelSample(rows, labels[rows])
+    assert found.refined(logits, labelled_again).verdict != "do not apply"
 
 
 def test_the_prior_of_agreement_has_the_interval_of_its_accuracy() -> None:

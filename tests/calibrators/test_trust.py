@@ -105,6 +105,14 @@ CASES = {  # the reason: what is judged, the verdict, and what must be true then
         "do not apply",
         lambda t, n: n["temperature"] == t.temperatures["mixup"] == BOUNDS[1],
     ),
+    ReasonCode.EXTREME_TEMPERATURE: (
+        lambda: trust_of(
+            Labelled(60 * np.eye(10)[np.arange(1000) % 10], np.arange(1000) % 10),
+            agreements=[two(0.5)],
+        ),
+        "caution",
+        lambda t, n: n["temperature"] == t.temperatures["agreement"] > 20,
+    ),
     ReasonCode.ONE_CLASS: (
         lambda: trust_of(rows(largest=0.97), agreements=[two(0.5)]),
         "do not apply",
@@ -399,6 +407,18 @@ def test_each_reason_is_given_where_it_is_true(code):
         <= trust.estimated_accuracy.value
         <= trust.estimated_accuracy.high
     )
+
+
+@pytest.mark.parametrize(
+    ("height", "verdict"), [(40.0, "apply"), (60.0, "caution"), (0.05, "caution")]
+)
+def test_an_extreme_temperature_is_never_applied(height, verdict):
+    """Whatever the agreement says; the reason comes first."""
+    own = np.arange(1000) % 10
+    rate = 0.5 if height > 1 else 0.97
+    trust = trust_of(Labelled(height * np.eye(10)[own], own), agreements=[two(rate)])
+    assert trust.verdict == verdict
+    assert (trust.reasons[0].code == ReasonCode.EXTREME_TEMPERATURE) == (verdict == "caution")
 
 
 def test_a_temperature_that_leaves_the_confidence_far_off_is_never_applied():

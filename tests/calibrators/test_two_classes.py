@@ -49,7 +49,11 @@ def test_what_is_said_of_two_classes_is_true(task, opinions):
     assert trust.verdict == "caution"
     assert found.settings["estimator"] == "none"
     assert found.temperature == 1
-    assert trust.estimated_accuracy.low <= right.mean() <= trust.estimated_accuracy.high
+    assert not trust.estimated_accuracy.known
+    asked = PseudoCal(estimator="mixup").fit(model, x, second_opinion=[second] * opinions)
+    estimate = asked.trust.estimated_accuracy
+    assert estimate.known
+    assert estimate.low <= right.mean() <= estimate.high
     codes = [reason.code for reason in trust.reasons]
     # neither class gets much more than half of the predictions
     expected = [ReasonCode.TWO_CLASSES]

@@ -6,11 +6,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from pseudocal import InputError, PseudoCal
+from pseudocal import InputError, PseudoCal, UnreliableCalibrationWarning
 from pseudocal.arrays import Labelled
 from pseudocal.distributed import fit_across_ranks, ranks
 from pseudocal.reservoir import Reservoir
@@ -118,3 +119,12 @@ def test_without_a_process_group_it_says_so(model):
     pytest.importorskip("torch")
     with pytest.raises(InputError, match="expected a process group"):
         fit_across_ranks(PseudoCal(), model, clusters(100))
+
+
+def test_a_temperature_that_should_not_be_applied_is_warned_of(monkeypatch):
+    one = SimpleNamespace(get_rank=lambda: 0, get_world_size=lambda: 1)
+    monkeypatch.setattr(ranks, "_group", lambda: one)
+    monkeypatch.setattr(ranks, "_broadcast_packed", lambda packed, sender: packed)
+    x = np.random.default_rng(0).normal(size=(500, 3)) + 3 * np.eye(3)[0]  # mostly the first class
+    with pytest.warns(UnreliableCalibrationWarning, match="One of 3 classes gets"):
+        fit_across_ranks(PseudoCal(), lambda z: z, x)

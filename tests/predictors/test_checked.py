@@ -20,6 +20,10 @@ def test_probabilities_by_mistake_are_refused():
     with pytest.raises(InputError, match=r"look like probabilities.*np\.log"):
         Checked(lambda x: softmax(x))(X)
     Checked(lambda x: softmax(x), doubt=False)(X)
+    with pytest.raises(InputError, match=r"look like probabilities.*np\.log"):
+        Checked(lambda x: softmax(x).round(2))(X)
+    with pytest.raises(InputError, match=r"between 0 and 100; .*np\.log\(model\(x\) / 100\)"):
+        Checked(lambda x: 100 * softmax(x))(X)
 
 
 def test_maps_with_the_classes_last_are_refused():

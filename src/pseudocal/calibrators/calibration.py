@@ -33,7 +33,7 @@ from pseudocal.arrays import (
 from pseudocal.calibrators.labels import LabelSample
 from pseudocal.calibrators.measured import Measured
 from pseudocal.calibrators.refinement import as_applied, priors_of, refine
-from pseudocal.calibrators.trust import Trust
+from pseudocal.calibrators.trust import Trust, warn_if_unreliable
 from pseudocal.files import brief, load_json, replacing
 from pseudocal.maps import by_rows
 from pseudocal.notebook import calibration_html
@@ -117,6 +117,8 @@ class Calibration:
     >>> calibration.probabilities([[2 * np.log(3), 0.0]]).round(4)
     array([[0.75, 0.25]])
 
+    The brackets are `interval`: 95% without labels, and 90% with labels.
+
     Attributes:
         method: The name of the calibrator.
         scaling: The scaling that corrects the logits.
@@ -170,11 +172,17 @@ class Calibration:
     ) -> Calibration:
         """Update the calibration with a person's labels.
 
-        `refine`, with the label-free estimates as priors.
+        `refine`, with the label-free estimates as priors. If the labels say that T should not be
+        applied, there is an `UnreliableCalibrationWarning`, or T = 1 with
+        `PseudoCal(on_unreliable="identity")`.
+
+        The verdict and the intervals describe the rows of `logits`, of which the labels are a
+        sample. If all rows are labelled, the interval of the accuracy has no width.
 
         Args:
             logits: The logits of the whole target, of shape `(rows, classes)`, as passed to
-                `rows_to_label`. Rows that look like probabilities are refused.
+                `rows_to_label`: labelled or not, and those of the model itself, not calibrated.
+                Rows that look like probabilities are refused.
             labels: A person's labels, all of them: earlier labels are not kept.
             widths: The width of the prior around each estimate, in log T, by estimator, where it
                 differs from the default; `math.inf` drops the estimate.
@@ -183,7 +191,26 @@ class Calibration:
         """
         z = as_logits(logits)
         check_not_probabilities(z)
-        return refine_any_logits(self, z, labels, widths=widths, groups=groups)
+        if groups is None:
+            self._check_whole_target(len(z), len(labels))
+        refined = refine_any_logits(self, z, labels, widths=widths, groups=groups)
+        if self.settings.get("on_unreliable") != "identity":
+            warn_if_unreliable(refined.measured)
+        return refined
+
+    def _check_whole_target(self, rows: int, labels: int) -> None:
+        """Refuse logits of the labelled rows only, which would have intervals without a width."""
+        epochs = self.settings.get("epochs")
+        # each input begins one pair per epoch, if it is mixed at all
+        pairs = self.counts.get("pairs", 0) // epochs if type(epochs) is int and epochs else 0
+        if self.method == "none":  # nothing was mixed
+            pairs = self.counts.get("forward_passes", 0)
+        if labels == rows < pairs:
+            raise InputError(
+                f"expected the logits of the whole target, labelled or not, got {rows} rows, all of "
+                f"them labelled, and the calibration was fitted on {pairs:,}: pass the logits that "
+                "were passed to rows_to_label"
+            )
 
     def without_refused(self) -> Calibration:
         """The same with T = 1 if the temperature should not be applied; `refused` keeps it."""

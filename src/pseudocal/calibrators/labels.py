@@ -176,8 +176,8 @@ class LabelSample:
     Attributes:
         rows: Distinct row numbers of the target, of shape `(n,)`.
         labels: The class of each row, `CANNOT_TELL` or `NONE_OF_THESE`, of shape `(n,)`. A class is
-            its position in the logits, from 0. If all labels are -1 or 1, there is a warning, since
-            -1 is `CANNOT_TELL`.
+            its position in the logits, from 0; floats that are whole numbers count as integers. If
+            all labels are -1 or 1, there is a warning, since -1 is `CANNOT_TELL`.
         sampling: "stratified" if `rows_to_label` chose the rows, or "random" if they were drawn at
             random in another way. Rows chosen in any other way, such as those that are easy to
             label or look wrong, do not represent the target.
@@ -200,9 +200,13 @@ class LabelSample:
             raise InputError(
                 f"expected a label for each row, got shapes {rows.shape} and {labels.shape}"
             )
+        if labels.dtype.kind == "f" and (np.isfinite(labels) & (labels == np.rint(labels))).all():
+            labels = labels.astype(np.int64)
         for name, array in (("rows", rows), ("labels", labels)):
             if not is_integer(array):
                 hint = "" if name == "rows" else class_positions(array)
+                if name == "labels" and array.dtype == bool:
+                    hint = ": pass labels.astype(int) if True is the second of two classes"
                 raise InputError(
                     f"expected {name} that are integers, got dtype {array.dtype}{hint}"
                 )

@@ -1,8 +1,9 @@
 """PseudoCal: calibrate a model with nothing but the model and unlabelled target data.
 
 `PseudoCal.steps` is the method: predict a batch, pair its inputs, mix the pairs, predict the mixup
-samples. `fit` is a fold over the steps. `mixup/mixup.py` makes the mixup samples and labels
-them.
+samples. `fit` is a fold over the steps, and `conclude` fits T to what they add up to. The mixup of
+two inputs with different predicted classes is `mixup` in `mixup/mixup.py`; `mixup/pairs.py` draws
+the pairs. What second opinions say of a batch is `_SecondOpinions`, at the end of this file.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from pseudocal.arrays import (
     InputError,
+    Inputs,
     Labelled,
     Logits,
     Maps,
@@ -52,15 +54,22 @@ from pseudocal.calibrators.trust import (
 )
 from pseudocal.calibrators.wording import Reason, ReasonCode
 from pseudocal.maps import predicted, sampled
-from pseudocal.mixup import AnywhereBefore, Pairing, Strategy, WithinBatch
+from pseudocal.mixup import AnywhereBefore, Pairing, Pairs, Strategy, WithinBatch
 from pseudocal.mixup.mixup import check_lam, mixup
-from pseudocal.predictors import Checked, as_predictor, models_in, second_logits
+from pseudocal.predictors import (
+    Checked,
+    as_predictor,
+    check_same_classes,
+    models_in,
+    second_logits,
+)
 from pseudocal.randomness import Streams
 from pseudocal.scaling import TemperatureScaling
 
 SAMPLES = 5 / 8  # of the memory, for logits of mixup samples and of inputs
 PARTNERS = 1 / 4  # of the memory, for earlier inputs of a stream; the rest is for working copies
-BESIDE = 1 / 4  # of the memory, on top of it, for a surrogate beside a second model
+# of the memory, on top of it, for a surrogate that is fitted on the logits of a second model
+SURROGATE_OF_SECOND = 1 / 4
 # bytes for each pair of features of a surrogate: with so many classes that they do not fit, a second
 # model brings none
 BYTES_OF_PAIR = 120
@@ -84,8 +93,8 @@ class PseudoCal:
 
     Attributes:
         lam: The weight of the larger input, between 0.5 and 1.
-        labels: "hard", the predicted class of the larger part, or "soft", the class of the largest
-            mixed probability.
+        labels: "hard", the predicted class of the input with the larger weight, or "soft", the
+            class of the largest mixed probability.
         epochs: How often each input is mixed, each time with a new partner. The paper uses 1. None
             is as many as a small array needs (`epochs_for`), and 1 otherwise.
         seed: The seed of the order, the pairs and the samples.
@@ -176,11 +185,17 @@ class PseudoCal:
         unmixed = columns_not_mixed(data)
         if unmixed:
             self._check(data, second_opinion, batch_size, strategy)
-            if models_in(second_opinion) or strategy is not None or executor is not None:
+            useless = {
+                "second opinion": bool(models_in(second_opinion)),
+                "strategy": strategy is not None,
+                "executor": executor is not None,
+            }
+            passed = [name for name, given in useless.items() if given]
+            if passed:
                 raise InputError(
-                    "expected no second opinion, strategy or executor for a table that cannot be "
-                    f"mixed (columns {_columns(unmixed)}): leave them out and pass about 50 "
-                    "labels to Calibration.refined"
+                    f"expected no {' and no '.join(passed)} for a table that cannot be mixed "
+                    f"(columns {_columns(unmixed)}): leave it out, and pass about 50 labels to "
+                    "Calibration.refined"
                 )
             return self._fit_unmixed(model, data, unmixed, batch_size)
         models = (model, second_opinion)
@@ -303,49 +318,31 @@ class PseudoCal:
         self._check(data, second_opinion, batch_size, strategy)
         streams = Streams(self.seed, part)
         predict = _checked(model, self.binary)
-        given = models_in(second_opinion)
-        seconds = [
-            _checked(second, self.binary) for second in given if not isinstance(second, Surrogate)
-        ]
-        surrogates = [
-            SurrogateCollector(second, streams) for second in given if isinstance(second, Surrogate)
-        ]
-        models: list[Checked | SurrogateCollector] = [predict, *seconds, *surrogates]
-        beside = None  # a surrogate from the logits of the second model
-        if seconds and not surrogates:
-            beside = SurrogateCollector(self._surrogate_beside, streams)
+        second = _SecondOpinions.of(self, predict, second_opinion, streams)
         make_mixup = strategy or partial(
             mixup, lam=self.lam, labels=self.labels, pixels_per_image=self.pixels_per_image
         )
         epochs = self._epochs(data, strategy, part, total)
         pairing = self._pairing(data, streams)
         for batch in batches_of(data, batch_size, streams.order()):
-            before = sum(each.rows for each in models)
+            counted = predict.rows + second.rows
             logits = predict(batch.inputs)
-            others = second_logits(seconds, batch.inputs, logits)
+            others = second.logits(batch.inputs, logits)
             outputs = self._remembered(logits, strategy)
             real = self._real(logits, outputs, streams.real(batch.number))
-            if surrogates:
-                SurrogateCollector.check(real)
+            second.check(real)
             classes = _classes(others)
-            if self.epochs is None and logits.ndim > 2:
-                epochs = 1  # each pair of images gives thousands of pixels
+            # each pair of images gives thousands of pixels
+            repeats = 1 if self.epochs is None and logits.ndim > 2 else epochs
             del logits  # a map is large: let it go before the mixup samples are predicted
-            for epoch in range(epochs):
+            for epoch in range(repeats):
                 pairs = pairing.of(batch, outputs, classes, epoch)
                 rng = streams.mixup_variant(batch.number, epoch)
                 mixup_samples = make_mixup(predict, pairs, rng=rng) if len(pairs) else NO_MIXUP
-                opinions, surrogate_samples = list[Opinion](), list[SurrogateBatch]()
-                if seconds or surrogates:
-                    suspects = Suspects.of(pairs, mixup_samples, self.lam)
-                    said = [suspects.predicted_by(second) for second in seconds]
-                    opinions = count_opinions(others, real, suspects, said)
-                    sample = (batch, real, suspects, epoch)
-                    surrogate_samples = [each.batch_sample(*sample) for each in surrogates]
-                    if beside and self._has_room_beside(classes=real.logits.shape[1]):
-                        given_logits = (others[0], said[0])
-                        surrogate_samples.append(beside.batch_sample(*sample, given=given_logits))
-                after = sum(each.rows for each in models)
+                said = second.say(batch, real, others, pairs, mixup_samples, epoch)
+                opinions, surrogate_samples = said
+                passes = predict.rows + second.rows - counted
+                counted += passes
                 yield Step(
                     rows=batch.rows,
                     shape=tuple(batch.inputs.shape[1:]),
@@ -353,12 +350,11 @@ class PseudoCal:
                     pairs=len(pairs),
                     mixup_samples=mixup_samples,
                     opinions=opinions,
-                    passes=after - before,
+                    passes=passes,
                     epoch=epoch,
                     surrogate_samples=surrogate_samples,
                     second_logits=others if epoch == 0 else (),
                 )
-                before = after
             pairing.keep(batch, outputs, classes)
 
     def conclude(self, evidence: Evidence, settings: dict[str, Any] | None = None) -> Calibration:
@@ -372,23 +368,21 @@ class PseudoCal:
         settings = asdict(self) | {"epochs": evidence.epochs} | (settings or {})
         if evidence.mixup_samples.seen == 0:
             raise InputError(evidence.why_no_mixup_samples(settings.get("strategy")))
+        found = {"mixup": evidence.temperature()}
+        if settings.get("strategy"):  # for comparison only, so it gets no verdict
+            settings["estimator"] = "mixup"
+            return Calibration("pseudocal", found["mixup"], settings, evidence.counts)
         real = evidence.real.labelled
         agreements = evidence.agreements
-        found = {"mixup": evidence.temperature()}
         consensus = consensus_from(agreements, real)
         if consensus is not None:
             found[consensus.estimator] = match_confidence(
                 real.logits, consensus.accuracy, consensus.error
             )
         used = self._used(consensus, real)
-        if used == "none" and not settings.get("strategy"):
+        settings["estimator"] = used
+        if used == "none":
             found["none"] = TemperatureScaling(1.0, rows=found["mixup"].rows)
-        elif used == "none":  # a strategy is compared with mixup
-            used = "mixup"
-        scaling = found[used]
-        settings = settings | {"estimator": used}
-        if settings.get("strategy"):  # for comparison only, so it gets no verdict
-            return Calibration("pseudocal", scaling, settings, evidence.counts)
         trust = judge(
             real,
             found,
@@ -403,16 +397,17 @@ class PseudoCal:
             if name != "none" and not each.bound
         }
         fitted = Calibration(
-            "pseudocal", scaling, settings, evidence.counts, trust=trust, estimates=estimates
+            "pseudocal", found[used], settings, evidence.counts, trust=trust, estimates=estimates
         )
         return fitted.without_refused()
 
     def _used(self, consensus: Consensus | None, real: Labelled) -> str:
         """The estimator whose temperature is applied; "none" is T = 1.
 
-        With two classes nothing can be checked without labels, and temperatures from mixup samples
-        made calibration worse on average in our tests. So they are applied on request only. So are
-        temperatures that are too near to 1 for the estimate to tell whether they help.
+        That is "mixup" on request. Without a usable second opinion it is "mixup" too, except with
+        two classes: then nothing can be checked without labels, and temperatures from mixup samples
+        made calibration worse on average in our tests. With a usable one, temperatures that are too
+        near to 1 for the estimate to tell whether they help are applied on request only.
         """
         if self.estimator == "mixup":
             return "mixup"
@@ -421,15 +416,6 @@ class PseudoCal:
         if self.estimator == "auto" and too_close(consensus, mean_confidence(real, 1.0)):
             return "none"
         return consensus.estimator
-
-    @property
-    def _surrogate_beside(self) -> Surrogate:
-        """The surrogate that a second model brings."""
-        return Surrogate(memory=max(2**16, int(self.memory * BESIDE)))
-
-    def _has_room_beside(self, classes: int) -> bool:
-        """Whether the logits of a second model can be the features of a surrogate."""
-        return classes > 2 and BYTES_OF_PAIR * classes**2 <= self._surrogate_beside.memory
 
     def _check(
         self, data: Any, second_opinion: Any, batch_size: int, strategy: Strategy | None
@@ -497,6 +483,91 @@ class PseudoCal:
                 rng,
             )
         return Labelled(logits, logits.argmax(axis=1))
+
+
+@dataclass(frozen=True)
+class _SecondOpinions:
+    """What is asked beside the model, if anything: second models, surrogates, or both.
+
+    Attributes:
+        lam: The weight of the larger input of a mixup sample.
+        models: The second models.
+        surrogates: The surrogates that were passed.
+        of_second: A surrogate whose features are the logits of the first second model. It is used
+            if there is a second model, and no surrogate was passed.
+        of_second_memory: The most bytes that it may take.
+
+    """
+
+    lam: float
+    models: list[Checked]
+    surrogates: list[SurrogateCollector]
+    of_second: SurrogateCollector | None
+    of_second_memory: int
+
+    @classmethod
+    def of(
+        cls, method: PseudoCal, predict: Checked, second_opinion: Any, streams: Streams
+    ) -> _SecondOpinions:
+        given = models_in(second_opinion)
+        models = [_checked(one, method.binary) for one in given if not isinstance(one, Surrogate)]
+        check_same_classes(predict, models)
+        surrogates = [
+            SurrogateCollector(one, streams) for one in given if isinstance(one, Surrogate)
+        ]
+        memory = max(2**16, int(method.memory * SURROGATE_OF_SECOND))
+        of_second = None
+        if models and not surrogates:
+            of_second = SurrogateCollector(Surrogate(memory=memory), streams)
+        return cls(method.lam, models, surrogates, of_second, memory)
+
+    @property
+    def rows(self) -> int:
+        """How many inputs and mixup samples they predicted."""
+        asked: list[Checked | SurrogateCollector] = [*self.models, *self.surrogates]
+        return sum(each.rows for each in asked)
+
+    def check(self, real: Labelled) -> None:
+        """Refuse a surrogate for rows that are pixels."""
+        if self.surrogates:
+            SurrogateCollector.check(real)
+
+    def logits(self, inputs: Inputs, logits: Logits | Maps) -> list[Logits]:
+        """The logits of each second model for inputs of which the first one's logits are known."""
+        return second_logits(self.models, inputs, logits)
+
+    def say(
+        self,
+        batch: Batch,
+        real: Labelled,
+        others: list[Logits],
+        pairs: Pairs,
+        mixup_samples: Labelled,
+        epoch: int,
+    ) -> tuple[list[Opinion], list[SurrogateBatch]]:
+        """What each second model says of a batch, and what each surrogate learns from it.
+
+        Args:
+            batch: The inputs.
+            real: The model's logits for them.
+            others: The logits of each second model for them.
+            pairs: The pairs that were mixed.
+            mixup_samples: The mixup samples, with the model's logits.
+            epoch: How often the batch was paired before.
+
+        """
+        if not self.models and not self.surrogates:
+            return [], []
+        suspects = Suspects.of(pairs, mixup_samples, self.lam)
+        said = [suspects.predicted_by(model) for model in self.models]
+        opinions = count_opinions(others, real, suspects, said)
+        sample = (batch, real, suspects, epoch)
+        learned = [surrogate.batch_sample(*sample) for surrogate in self.surrogates]
+        classes = real.logits.shape[1]
+        has_room = classes > 2 and BYTES_OF_PAIR * classes**2 <= self.of_second_memory
+        if self.of_second and has_room:
+            learned.append(self.of_second.batch_sample(*sample, given=(others[0], said[0])))
+        return opinions, learned
 
 
 COLUMNS_SHOWN = 8

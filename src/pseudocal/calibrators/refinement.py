@@ -106,9 +106,12 @@ def refine(
     >>> print(f"{measured.accuracy:.2f}, T = {measured.temperature:.2f}: {measured.verdict}")
     0.75 [0.65, 0.83], T = 1.81 [1.29, 2.89]: apply
 
+    The verdict and the intervals describe the rows of `logits`, of which the labels are a sample. If
+    all rows are labelled, the interval of the accuracy has no width.
+
     Args:
         logits: The logits of the whole target, of shape `(rows, classes)`, as passed to
-            `rows_to_label`.
+            `rows_to_label`: labelled or not, and not calibrated.
         labels: A person's labels.
         priors: Label-free estimates of the temperature. Without any, only the labels count.
         groups: The groups that were passed to `rows_to_label`.

@@ -24,6 +24,7 @@ import numpy as np
 from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators.agreement import DIFFERENT, Agreement, Consensus
 from pseudocal.calibrators.confidence import Effect, mean_confidence, nearer, normal, predictions
+from pseudocal.calibrators.measured import Measured
 from pseudocal.calibrators.wording import IMPROVES, OPINIONS, Reason, ReasonCode
 from pseudocal.files import brief
 from pseudocal.scaling import TemperatureScaling
@@ -54,6 +55,10 @@ RAISE_FROM = 0.20
 NEARLY_ALL = 0.9
 # from here on lowering the confidence did no harm in 96% of the development cases
 CLEAR = 0.15
+# from here on, and below its inverse, a temperature rather shows wrong inputs or outputs, such as
+# pixels from 0 to 255 for a model trained on 0 to 1. The oracle's temperatures in `docs/paper/results`
+# are between 0.69 and 4.34
+EXTREME = 20.0
 # in how many of ten cases of held-out families the calibration error fell: from `CLEAR` on, and with
 # other temperatures that are applied (`docs/evaluation/index.md`)
 FELL_CLEAR = 8
@@ -85,10 +90,10 @@ class UnreliableCalibrationWarning(UserWarning):
     """A calibration was fitted that should not be applied."""
 
 
-def warn_if_unreliable(trust: Trust | None) -> None:
-    """Warn if there is a verdict against a calibration."""
-    if trust is not None and trust.verdict == "do not apply":
-        why = " ".join(str(reason) for reason in trust.reasons)
+def warn_if_unreliable(judged: Trust | Measured | None) -> None:
+    """Warn if there is a verdict against a calibration, without labels or by labels."""
+    if judged is not None and judged.verdict == "do not apply":
+        why = " ".join(str(reason) for reason in judged.reasons)
         warnings.warn(
             f"this calibration should not be applied: {why}",
             UnreliableCalibrationWarning,
@@ -229,7 +234,8 @@ class Trust:
     Attributes:
         verdict: `"apply"`, `"caution"` or `"do not apply"`.
         reasons: The reasons for the verdict, the worst first; `str` gives the sentence of each.
-        estimated_accuracy: The estimated accuracy on the target.
+        estimated_accuracy: The estimated accuracy on the target; with two classes and T = 1 it is
+            not `known`.
         evidence: The numbers that the verdict is based on, by name.
         score: How doubtful the temperature is, from -0.5 to 0.5: whether it may do harm, leave the
             confidence far off, or rest on predictions of one class. None without a usable
@@ -315,12 +321,12 @@ def judge(
     Two models agree on half of the inputs and share no mistakes; the first has a confidence of
     100%, which both temperatures reduce to about a half:
 
-    >>> logits = np.tile(np.eye(10) * 50, (100, 1))
+    >>> logits = np.tile(np.eye(10) * 30, (100, 1))
     >>> real = Labelled(logits, logits.argmax(axis=1))
     >>> agreement = Agreement(classes=10, rows=1000, rate=0.5, shared=0.0, mistakes=100.0)
     >>> found = {
-    ...     "mixup": TemperatureScaling(22.0, log_se=0.02),
-    ...     "agreement": TemperatureScaling(22.8),
+    ...     "mixup": TemperatureScaling(13.2, log_se=0.02),
+    ...     "agreement": TemperatureScaling(13.7),
     ... }
     >>> opinions = {"agreements": [agreement], "consensus": Consensus((agreement,))}
     >>> trust = judge(real, found, "agreement", mixup_samples=900, **opinions)
@@ -361,6 +367,7 @@ def judge(
         estimate = estimate_alone(confidence[used], asked)
         if used == "none":
             why = _why_uncalibrated(models, surrogates, found["mixup"].temperature)
+            estimate = AccuracyEstimate(estimate.value, 0.0, 1.0)  # the plain confidence: unknown
         else:
             why = _why_alone(models, surrogates, classes, pixels=pixels)
         findings += [("caution", reason) for reason in why]
@@ -376,6 +383,7 @@ def judge(
             evidence["surrogate accuracy"] = consensus.surrogate_beside.accuracy
         dominance = min(1.0, (largest - 1 / classes) / (2 * DOMINANT))
         score = max(weighed.doubt, dominance) - 0.5  # 0: even odds of doing harm
+    findings = [*_extreme(found[used]), *findings]
     findings.sort(key=_place)
     effects = {
         name: Effect(t, confidence[name], confidence[name] - estimate.value)
@@ -449,6 +457,13 @@ def _basics(
         yield "do not apply", Reason(ReasonCode.ONE_CLASS, numbers)
     elif largest > 1 / classes + DOMINANT:
         yield "caution", Reason(ReasonCode.DOMINANT_CLASS, numbers)
+
+
+def _extreme(scaling: TemperatureScaling) -> Iterator[Finding]:
+    """A temperature that is never applied without labels, whatever second opinions say."""
+    if not scaling.bound and abs(math.log(scaling.temperature)) > math.log(EXTREME):
+        numbers = {"temperature": scaling.temperature}
+        yield "caution", Reason(ReasonCode.EXTREME_TEMPERATURE, numbers)
 
 
 def _why_alone(

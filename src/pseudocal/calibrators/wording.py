@@ -21,6 +21,7 @@ class ReasonCode(StrEnum):
 
     # the temperature and the predictions
     TEMPERATURE_AT_BOUND = auto()
+    EXTREME_TEMPERATURE = auto()
     ONE_CLASS = auto()
     DOMINANT_CLASS = auto()
     DOMINANT_PIXEL_CLASS = auto()
@@ -186,6 +187,10 @@ TEMPLATES: dict[ReasonCode, str] = {
     ReasonCode.TEMPERATURE_AT_BOUND: (
         "The fitted temperature lies at the end of the search range (T = {temperature:.3g}), "
         "so the data does not determine it."
+    ),
+    ReasonCode.EXTREME_TEMPERATURE: (
+        "T = {temperature:.3g} is extreme. Check the preprocessing and whether the outputs are "
+        "logits."
     ),
     ReasonCode.ONE_CLASS: (
         "One of {classes:.0f} classes gets {fraction:.0%} of predictions: the model hardly "

@@ -61,7 +61,7 @@ def fit_across_ranks(
     for sender in range(world):
         merged.merge(_broadcast_packed(packed, sender))
     calibration = method.conclude(merged, {"batch_size": batch_size, "ranks": world})
-    if method.on_unreliable == "warn":
+    if method.on_unreliable != "identity":
         warn_if_unreliable(calibration.trust)
     return calibration
 

@@ -14,9 +14,9 @@ from pseudocal.mixup.pairs import Pairs, with_different_classes
 
 
 def check_lam(lam: float) -> None:
-    """Reject a larger fraction that is not between 0.5 and 1."""
+    """Reject a larger weight that is not between 0.5 and 1."""
     if not 0.5 < lam < 1:
-        raise InputError(f"expected lam, the larger part, between 0.5 and 1, got {lam}")
+        raise InputError(f"expected lam, the larger weight, between 0.5 and 1, got {lam}")
 
 
 def mixup(
@@ -30,7 +30,7 @@ def mixup(
 ) -> Labelled:
     """Mix pairs with different predicted classes.
 
-    Each mixup sample is labelled with the class of its larger part.
+    Each mixup sample is labelled with the predicted class of the input with the larger weight.
 
     Pairs with the same predicted class are dropped: only mixup samples across a decision boundary
     are predicted both rightly and wrongly, as real target inputs are.
@@ -48,9 +48,9 @@ def mixup(
         predict: The model.
         pairs: The pairs to mix, with their logits.
         lam: The weight of the larger input, between 0.5 and 1.
-        labels: "hard" labels a mixup sample with the predicted class of its larger part, "soft"
-            with the class of the largest mixed probability. They differ if the model is less
-            confident about the larger part.
+        labels: "hard" labels a mixup sample with the predicted class of the input with the larger
+            weight, "soft" with the class of the largest mixed probability. They differ if the model
+            is less confident about the input with the larger weight.
         pixels_per_image: For segmentation: how many pixels of each pair of images to sample; None
             for all.
         rng: Samples these pixels; nothing else is random here.
@@ -81,7 +81,7 @@ def mixup_pixels(
     pixels_per_image: int | None,
     rng: np.random.Generator,
 ) -> Labelled:
-    """Mix pairs of images and keep the pixels where their predicted classes differ, with the larger part's class.
+    """Mix pairs of images and keep the pixels whose predicted classes differ: the larger weight labels them.
 
     At most `pixels_per_image` pixels of each pair are sampled, and weighted by the number of pixels
     they represent.

@@ -42,7 +42,7 @@ class Pairs:
         inputs: The inputs, of shape `(m, ...)`.
         outputs: Their logits, of shape `(m, classes)`; for images the classes of the pixels are
             enough.
-        first: The row numbers of the larger fractions, of shape `(n,)`.
+        first: The row numbers of the inputs with the larger weight, of shape `(n,)`.
         second: The row numbers of their partners, of shape `(n,)`.
         weights: The weight of each pair, of shape `(n,)`; None means 1 for each.
         ids: The number of each row in the data, of shape `(m,)`: mixup samples that share an input
@@ -75,7 +75,7 @@ class Pairs:
         array([2.])
 
         Args:
-            x: The inputs of the larger part, `(n, ...)`.
+            x: The inputs with the larger weight, `(n, ...)`.
             partner: Their partners, `(n, ...)`.
             logits: The logits of `x`, `(n, classes)`.
             partner_logits: The logits of `partner`, `(n, classes)`.
@@ -88,12 +88,12 @@ class Pairs:
 
     @property
     def x(self) -> Inputs:
-        """The inputs of the larger part, `(n, ...)`."""
+        """The inputs with the larger weight, `(n, ...)`."""
         return take(self.inputs, self.first)
 
     @property
     def partner(self) -> Inputs:
-        """The inputs of the smaller share, `(n, ...)`."""
+        """The inputs with the smaller weight, `(n, ...)`."""
         return take(self.inputs, self.second)
 
     @property
@@ -154,9 +154,11 @@ class Pairing(Protocol):
 
 @dataclass(frozen=True)
 class WithinBatch:
-    """Pair each row of a batch with another row of the same batch, as the paper does.
+    """Pair each row of a batch with another row of the same batch.
 
-    Every row occurs once as the larger part and once as the partner.
+    Every row occurs once with the larger weight and once as the partner. The paper permutes the
+    batch (`randperm`), which may pair a row with itself; such a pair has one predicted class, and is
+    dropped. A random `ring` pairs no row with itself, so it loses no pairs.
 
     Attributes:
         streams: The random streams; the partners depend only on the seed, the epoch and the number
@@ -184,7 +186,7 @@ class AnywhereBefore:
 
     With s rows before a batch of n, a row has s + (n - 1)/2 possible partners (each pair within the
     batch is shared by two rows). It draws one of them and is weighted for all, so each pair of rows
-    in the stream has the same expected weight. Which of the two gets the larger fraction is random.
+    in the stream has the same expected weight. Which of the two gets the larger weight is random.
 
     Batches may differ in the shape of their rows, like images of several sizes. Rows are then
     paired only with rows of the same shape: no image is cropped or resized, and the pixels of two
@@ -214,34 +216,35 @@ class AnywhereBefore:
 
         """
         rng = self._rng
-        x = batch.inputs
         n = len(logits)
-        shape = tuple(x.shape[1:])
-        before = self._past.count(shape)
-        partners = before + (n - 1) / 2
-        if partners > 0:
-            older = np.flatnonzero(rng.random(n) < before / partners)
-            drawn = self._past.draw(len(older), shape)
-            first = np.arange(n)
-            second = ring(n, rng)
-            second[older] = n + np.arange(len(older))
-            swap = older[rng.random(len(older)) < 0.5]
-            first[swap], second[swap] = second[swap], first[swap]
-            pairs = Pairs(
-                stack([x, *(row.inputs for row in drawn)]),
-                np.concatenate([logits, *(row.logits for row in drawn)]),
-                first,
-                second,
-                np.full(n, partners),
-                np.concatenate([batch.rows, *(row.id for row in drawn)]),
-                None
-                if opinions is None
-                else np.concatenate([opinions, *(row.opinion for row in drawn)]),
-            )
-        else:
+        shape = tuple(batch.inputs.shape[1:])
+        earlier = self._past.count(shape)
+        # the possible partners of a row; each pair within the batch counts half for both of its rows
+        possible = earlier + (n - 1) / 2
+        if possible <= 0:
             none = np.empty(0, dtype=np.intp)
-            pairs = Pairs(x, logits, none, none)
-        return pairs
+            return Pairs(batch.inputs, logits, none, none)
+        # a random part of the rows gets an earlier row as partner, appended to the batch; the others
+        # get a row of the batch
+        row = np.arange(n)
+        partner_is_earlier = np.flatnonzero(rng.random(n) < earlier / possible)
+        drawn = self._past.draw(len(partner_is_earlier), shape)
+        partner = ring(n, rng)
+        partner[partner_is_earlier] = n + np.arange(len(drawn))
+        # of a row and an earlier one, either may get the larger weight
+        swapped = partner_is_earlier[rng.random(len(drawn)) < 0.5]
+        row[swapped], partner[swapped] = partner[swapped], row[swapped]
+        if opinions is not None:
+            opinions = np.concatenate([opinions, *(each.opinion for each in drawn)])
+        return Pairs(
+            stack([batch.inputs, *(each.inputs for each in drawn)]),
+            np.concatenate([logits, *(each.logits for each in drawn)]),
+            first=row,
+            second=partner,
+            weights=np.full(n, possible),
+            ids=np.concatenate([batch.rows, *(each.id for each in drawn)]),
+            opinions=opinions,
+        )
 
     def keep(self, batch: Batch, logits: Logits, opinions: Classes | None = None) -> None:
         """Keep a sample of the rows seen so far as partners of later batches."""

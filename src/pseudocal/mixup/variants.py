@@ -131,7 +131,7 @@ def mixup_beta(
 ) -> Labelled:
     """Mix pairs with different predicted classes, with shares drawn from Beta(alpha, alpha).
 
-    Each mixup sample has the predicted class of its larger part. Most shares drawn from Beta(0.3,
+    Each mixup sample has the class of the input with the larger weight. Most weights drawn from Beta(0.3,
     0.3) are near 0 or 1, so most mixup samples are close to one of the two inputs.
 
     >>> x = np.array([[4.0, 0.0]] * 1000)

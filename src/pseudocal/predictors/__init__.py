@@ -22,11 +22,20 @@ from pseudocal.arrays import (
     binary_logits,
     check_rows,
     looks_like_probabilities,
+    probability_scale,
 )
 from pseudocal.batches import count
+from pseudocal.files import brief
 from pseudocal.maps import check_maps
 
-__all__ = ["Checked", "Deferred", "as_predictor", "models_in", "second_logits"]
+__all__ = [
+    "Checked",
+    "Deferred",
+    "as_predictor",
+    "check_same_classes",
+    "models_in",
+    "second_logits",
+]
 
 WHILE_PREDICTING = "pseudocal: while the model predicted"  # how the note of an error begins
 
@@ -123,10 +132,42 @@ def _predicted_by(second: Predictor, inputs: Inputs) -> Logits:
     except InputError:
         raise
     except (ValueError, KeyError) as error:
+        if any(kind.__name__ == "NotFittedError" for kind in type(error).__mro__):
+            raise InputError(
+                f"the second opinion is not fitted: {error} Fit it first, since it is never refitted"
+            ) from error
         raise InputError(
             f"the second opinion does not accept the inputs of the model: {error}; pass a second "
             "opinion that was trained on the same columns"
         ) from error
+
+
+def check_same_classes(model: Checked, seconds: Sequence[Checked]) -> None:
+    """Refuse second classifiers of scikit-learn whose classes or their order differ.
+
+    Models without names of classes are compared by the number of their logits only, and so are
+    names with the positions 0, 1, ... of encoded labels.
+    """
+    names = model.class_names
+    for second in seconds:
+        others = second.class_names
+        if names is None or others is None or names == others or _encoded(names, others):
+            continue
+        why = "they have the same classes in another order"
+        if set(names) != set(others):
+            why = "their predictions would be compared by position"
+        raise InputError(
+            f"expected a second opinion with the classes {brief(names)} of the model, got "
+            f"{brief(others)}: {why}; fit both on labels of the same classes"
+        )
+
+
+def _encoded(names: list[Any], others: list[Any]) -> bool:
+    """Whether one of two lists of classes has names, and the other their positions."""
+    return any(
+        positions == [*range(len(labels))] and all(isinstance(label, str) for label in labels)
+        for labels, positions in ((names, others), (others, names))
+    )
 
 
 class Checked:
@@ -150,6 +191,12 @@ class Checked:
         self._sizes: dict[
             tuple[int, ...], tuple[int, ...]
         ] = {}  # sizes of maps by shape of the inputs
+
+    @property
+    def class_names(self) -> list[Any] | None:
+        """The names of the classes, if the model is a classifier of scikit-learn."""
+        found: list[Any] | None = getattr(self._predict, "class_names", None)
+        return found
 
     def __call__(self, x: Inputs, /) -> Logits | Maps:
         """Predict one batch."""
@@ -175,10 +222,14 @@ class Checked:
         if self._classes is None:
             self._classes = logits.shape[1]
             few = logits if logits.ndim == 2 else logits[0].reshape(len(logits[0]), -1)[:, :999].T
-            if self._doubt and looks_like_probabilities(few):
+            scale = 1 if looks_like_probabilities(few) else probability_scale(few)
+            if self._doubt and scale is not None:
+                what, model = ("probabilities", "model(x)")
+                if scale != 1:
+                    what, model = ("percentages", f"model(x) / {scale}")
                 raise InputError(
-                    "the outputs look like probabilities, not logits: they lie between 0 and 1; "
-                    "pass their logarithm instead: lambda x: np.log(model(x))"
+                    f"the outputs look like {what}, not logits: they lie between 0 and {scale}; "
+                    f"pass their logarithm instead: lambda x: np.log({model})"
                 )
         if logits.shape[1] != self._classes:
             raise InputError(

@@ -25,6 +25,12 @@ class ClassifierPredictor:
 
     model: Any
 
+    @property
+    def class_names(self) -> list[Any] | None:
+        """The names of its classes, in the order of its logits; None if it has none."""
+        names = getattr(self.model, "classes_", None)
+        return None if names is None or isinstance(names, list) else np.asarray(names).tolist()
+
     def __call__(self, x: Inputs, /) -> Logits:
         """Predict one batch of features."""
         x = unmasked(x, "inputs")
@@ -37,6 +43,11 @@ class ClassifierPredictor:
             raise InputError(
                 "expected one distribution over classes, got several independent outputs "
                 "(multi-label); calibrate each as a separate model"
+            )
+        if np.shape(probabilities)[1] < 2:
+            raise InputError(
+                f"expected a classifier of at least two classes, got {type(self.model).__name__} "
+                f"with one: {self.class_names}"
             )
         with np.errstate(divide="ignore"):
             return floored(np.log(probabilities))

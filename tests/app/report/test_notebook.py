@@ -79,7 +79,9 @@ def test_a_notebook_shows_the_verdict_and_the_diagram():
     assert repr(calibration) in shown.text
     assert repr(calibration).endswith(", verdict: caution)")
     assert str(calibration.trust.reasons[0]) in shown.text
-    assert "estimated accuracy" in shown.text
+    assert "estimated accuracy" not in shown.text  # unknown with two classes
+    _, fitted = run((SETUP, "PseudoCal(estimator='mixup').fit(model, x)"))
+    assert "estimated accuracy" in Seen(fitted._repr_html_()).text
     drawn = Seen(reliability._repr_html_())
     assert drawn.names.count("rect") == (reliability.count > 0).sum()
     assert f"ECE {reliability.ece:.2%}, 600 predictions in 15 bins" in drawn.text
