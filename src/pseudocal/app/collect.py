@@ -399,8 +399,8 @@ def _takes(model: OpenModel, inputs: FrameSet, data: str) -> bool:
         if inputs.numeric:
             return False
         raise InputError(
-            f"the model does not take the columns of {data}: {one_line(error)}; name those that it "
-            "takes",
+            f"the model does not take the columns of {data}: {one_line(error.__cause__ or error)}; "
+            "name those that it takes",
             setting="features",
             value="NAMES",
         ) from error

@@ -120,24 +120,54 @@ def open_model(
         )
     named = kind in ("callable", "surrogate", "zero-shot") or is_hub_name(name)
     source = name if named else Path(name)
-    with _naming(name, "opened"):
+    with _naming(name, "be opened"):
         found = OPENERS[kind](source, classes=classes, trust=trust, typed=typed, **options)
+    found = replace(found, predict=NamedPredictor(name, found.predict))
     if found.export is None:
         return found
     # the damage of a file may show only when it is exported
-    return replace(found, export=_naming(name, "exported")(found.export))
+    return replace(found, export=_naming(name, "be exported")(found.export))
 
 
 @contextmanager
-def _naming(name: str, done: str) -> Iterator[None]:
+def _naming(name: str, what: str, hint: str = "") -> Iterator[None]:
     """Name the model and the type of an error: a damaged file makes its reader raise anything."""
     try:
         yield
     except (InputError, MissingExtraError, OSError):
         raise
     except Exception as error:
-        why = f"{type(error).__name__}: {one_line(error)}"
-        raise InputError(f"the model {name} cannot be {done}: {why}") from error
+        why = f"{type(error).__name__}: {reason_of(error)}"
+        raise InputError(f"the model {name} cannot {what}: {why}{hint}") from error
+
+
+def reason_of(error: Exception) -> str:
+    """What an error of a runtime says, on one line, without the position in the graph.
+
+    >>> reason_of(RuntimeError("Non-zero status code. Name:'Gemm' Status Message: wrong size"))
+    'wrong size'
+    """
+    return one_line(error).rpartition("Status Message: ")[2]
+
+
+@dataclass(frozen=True)
+class NamedPredictor:
+    """A model whose errors name it, and the shape of the inputs that it cannot run."""
+
+    name: str
+    predict: Predictor
+
+    def __call__(self, x: Inputs, /) -> Any:
+        """Predict one batch."""
+        shape = tuple(np.shape(x)[1:])
+        what = "run inputs"
+        hint = ""
+        if shape:
+            what += f" of shape {'x'.join(map(str, shape))}"
+        if len(shape) == 3:
+            hint = "; check --size, or --second-size of a second opinion"
+        with _naming(self.name, what, hint):
+            return self.predict(x)
 
 
 def model_file(
