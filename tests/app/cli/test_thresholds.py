@@ -170,12 +170,35 @@ def test_labels_for_a_threshold_are_no_sample_of_all_inputs(pseudocal, out, trut
     done = pseudocal("refine", out, labels)
     assert done.code == 3
     assert f"run pseudocal threshold {out} {labels}" in done.err
-    # without the column nobody would know how they were drawn
-    text = labels.read_text(encoding="utf-8").replace("sampling", "note")
-    labels.write_text(text, encoding="utf-8")
-    done = pseudocal("threshold", out, labels, "--max-error", "5%")
+
+
+def test_the_table_to_label_says_how_labels_without_the_column_were_drawn(
+    pseudocal, out, truth, tmp_path
+):
+    pseudocal("label", out, "-n", 120, "--for-threshold", "5%")
+    labels = fill_in(out / LABEL_TABLE, truth, tmp_path / "labels.csv")
+    find = ("threshold", out, labels, "--max-error", "5%")
+    assert pseudocal(*find).code == 0
+    expected = rule(out)
+    plain = "".join(f"{line['file']},{line['label']}\n" for line in table(labels))
+    labels.write_text("file,label\n" + plain, encoding="utf-8")
+    (out / "threshold.json").unlink()
+    assert pseudocal(*find).code == 0
+    assert rule(out) == expected
+    assert expected["sampling"] == "threshold"
+    done = pseudocal("refine", out, labels)
     assert done.code == 3
-    assert "not among the first 120 inputs to label" in done.err
+    assert "expected labels that represent all inputs, got labels drawn for a threshold" in done.err
+    pseudocal("label", out, "-n", 100, "--for-threshold", "5%")  # fewer than were labelled
+    done = pseudocal(*find)
+    assert done.code == 3
+    missing = "the column sampling of their to-label.csv is missing"
+    assert done.err.rstrip().endswith(missing)
+    (out / LABEL_TABLE).unlink()
+    done = pseudocal(*find)
+    assert done.code == 3
+    assert missing in done.err
+    assert "--sampling random" in done.err
 
 
 def test_labels_chosen_by_hand_are_refused(pseudocal, out, truth, tmp_path):
