@@ -686,11 +686,13 @@ def evaluate(
         Path | None, option(help="calibration.json, to score before and after", metavar="FILE")
     ] = None,
     output_type: SavedType = None,
+    binary: SavedBinary = False,
     field: SavedField = None,
     as_json: AsJson = False,
 ) -> None:
     """Score saved LOGITS against GROUND_TRUTH: ECE, NLL, Brier and accuracy with intervals."""
-    rows = evaluate_files(logits, ground_truth, calibration, output_type=output_type, field=field)
+    saved: dict[str, Any] = {"output_type": output_type, "binary": binary, "field": field}
+    rows = evaluate_files(logits, ground_truth, calibration, **saved)
     typer.echo(json.dumps(rows) if as_json else "\n".join(score_lines(rows)))
 
 
@@ -703,11 +705,13 @@ def apply(
         option("--out", "-o", help="file for the calibrated probabilities: .npy, .csv or .parquet"),
     ],
     output_type: SavedType = None,
+    binary: SavedBinary = False,
     field: SavedField = None,
 ) -> None:
     """Turn saved LOGITS into calibrated probabilities."""
     loaded = load_calibration(calibration)
-    shape = apply_to_file(loaded, logits, out, output_type=output_type, field=field)
+    saved: dict[str, Any] = {"output_type": output_type, "binary": binary, "field": field}
+    shape = apply_to_file(loaded, logits, out, **saved)
     typer.echo(f"{out}: probabilities of shape {shape}")
 
 

@@ -27,7 +27,12 @@ from pseudocal.app.inputs.tables import (
     read_array,
     read_columns,
 )
-from pseudocal.app.models.files import AsLogits, OutputType, check_class_names
+from pseudocal.app.models.files import (
+    AsLogits,
+    OutputType,
+    check_class_names,
+    check_output_shape,
+)
 from pseudocal.app.publishing import finish_publishing, publishing
 from pseudocal.app.records import to_plain
 from pseudocal.app.report import Report, measure, write_page
@@ -295,7 +300,11 @@ def _earlier_run(out: Path, logits: Logits) -> Run | None:
 
 
 def load_outputs(
-    path: Path, *, output_type: OutputType | None = None, field: str | None = None
+    path: Path,
+    *,
+    output_type: OutputType | None = None,
+    binary: bool = False,
+    field: str | None = None,
 ) -> SavedOutputs:
     """Open logits `(n, classes)`, or those of every pixel; the options are as in `collect_outputs`.
 
@@ -303,7 +312,11 @@ def load_outputs(
     """
     saved = read_outputs(path, field)
     array = saved.array
-    read = AsLogits(lambda x: x, output_type)
+    read = AsLogits(lambda x: x, output_type, binary)
+    if binary:  # the name of the one column names no class
+        return replace(saved, array=read(np.asarray(array)), classes=())
+    if array.ndim in (1, 2):
+        check_output_shape(array)
     as_checked = as_maps if array.ndim == 4 else as_logits
     if output_type == "probabilities" or array.ndim not in (2, 4) or array.dtype.kind != "f":
         return replace(saved, array=read(as_checked(np.asarray(array))))
@@ -316,8 +329,9 @@ def evaluate(
     ground_truth: Path,
     calibration: Path | None,
     *,
-    output_type: OutputType | None,
-    field: str | None,
+    output_type: OutputType | None = None,
+    binary: bool = False,
+    field: str | None = None,
 ) -> list[dict[str, Any]]:
     """Compute metrics of saved logits, and of the calibrated ones if there is a calibration.
 
@@ -326,7 +340,7 @@ def evaluate(
     of the outputs, or those of the run that the outputs or the calibration belong to.
     """
     loaded = None if calibration is None else load_calibration(calibration)
-    saved = load_outputs(logits, output_type=output_type, field=field)
+    saved = load_outputs(logits, output_type=output_type, binary=binary, field=field)
     values = saved.array
     if values.ndim == 4:
         kind: Any = Segmented
@@ -402,14 +416,15 @@ def apply(
     logits: Path,
     out: Path,
     *,
-    output_type: OutputType | None,
-    field: str | None,
+    output_type: OutputType | None = None,
+    binary: bool = False,
+    field: str | None = None,
 ) -> tuple[int, ...]:
     """Write calibrated probabilities, a few rows or one image at a time.
 
     The file appears once it is complete.
     """
-    saved = load_outputs(logits, output_type=output_type, field=field)
+    saved = load_outputs(logits, output_type=output_type, binary=binary, field=field)
     values = saved.array
     suffix = out.suffix.lower()
     if suffix in TABLES and values.ndim == 2:

@@ -430,7 +430,7 @@ class AsLogits:
     def __call__(self, x: Inputs, /) -> Logits:
         """Predict one batch."""
         values = np.asarray(self.predict(x))
-        _check_shape(values, self.binary)
+        check_output_shape(values, self.binary)
         if self.output_type == "probabilities":
             return _logit(values) if self.binary else _log(values)
         if self.output_type is None and _may_be_probabilities(values, self.binary):
@@ -451,7 +451,8 @@ def logits_reader(model: OpenModel, output_type: OutputType | None, binary: bool
     return AsLogits(model.predict, output_type, binary)
 
 
-def _check_shape(values: Floats, binary: bool) -> None:
+def check_output_shape(values: Floats, binary: bool = False) -> None:
+    """Refuse outputs that are not logits, or one number for two classes, by their shape."""
     if values.ndim > 2 and (values.ndim != 4 or binary):
         maps = "of every pixel (n, classes, height, width)"
         if binary:
