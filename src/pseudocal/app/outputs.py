@@ -72,6 +72,7 @@ from pseudocal.stored import StoredArray
 SAVED = ARRAYS | TABLES | {JSONL}  # the suffixes of saved outputs
 NAMES = "file"  # the column of a table that names the inputs
 PREDICTED = "class"  # the column of predicted classes, as `predictions.csv` calls it
+NAMES_OF_RUN = "write numbers, or pass --calibration OUT/calibration.json"
 TELLING_ROWS = 1000  # rows that show whether the numbers are probabilities
 
 
@@ -179,9 +180,14 @@ class SavedOutputs:
     inputs: tuple[str, ...] = ()  # the names of the inputs, in a column of the table
 
     @property
+    def record(self) -> RunRecord | None:
+        """The record of the run whose logits these are; None of other outputs."""
+        return _record_beside(self.path) if self.path.name == LOGITS else None
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The names of the inputs, in the file or in its run folder; none of another array."""
-        record = _record_beside(self.path) if self.path.name == LOGITS else None
+        record = self.record
         return self.inputs if record is None else record.names
 
 
@@ -335,8 +341,8 @@ def evaluate(
 ) -> list[dict[str, Any]]:
     """Compute metrics of saved logits, and of the calibrated ones if there is a calibration.
 
-    Ground truth may be names of classes: those of the columns of a table, or of the model in the folder
-    of the calibration. A column `file` of it is matched with the names of the inputs: a column `file`
+    Ground truth may be names of classes: those of the columns of a table, or of the run that the
+    outputs or the calibration belong to. A column `file` of it is matched with the names of the inputs: a column `file`
     of the outputs, or those of the run that the outputs or the calibration belong to.
     """
     loaded = None if calibration is None else load_calibration(calibration)
@@ -351,13 +357,12 @@ def evaluate(
         score = Outcomes.from_logits
         classes = saved.classes
         names = saved.names
-        record = None if calibration is None else _record_beside(calibration)
-        if record is not None:
+        for record in filter(None, (saved.record, calibration and _record_beside(calibration))):
             classes = classes or record.classes
             if not names and len(record.names) == len(values):
                 names = record.names
         names = names or tuple(map(str, range(len(values))))
-        labels = read_ground_truth(ground_truth, names, classes)
+        labels = read_ground_truth(ground_truth, names, classes, hint=NAMES_OF_RUN)
         truth = as_labels(labels, values)  # only the shape of the logits matters
     before = []
     after = []

@@ -201,6 +201,23 @@ def test_lines_of_a_text_file_binary_outputs_and_names_of_classes(pseudocal, log
     assert '"classes": ["bad", "good"]' in page
 
 
+def test_class_names_of_the_run_are_known_to_its_logits(pseudocal, logits, truth, tmp_path):
+    np.save(tmp_path / "z.npy", logits)
+    (tmp_path / "names.txt").write_text("cat\ndog\neel\n")
+    named = [["file", "label"], *([i, ["cat", "dog", "eel"][y]] for i, y in enumerate(truth))]
+    write(tmp_path / "truth.csv", named)
+    np.save(tmp_path / "truth.npy", truth)
+    out = tmp_path / "z"
+    done = pseudocal("label", tmp_path / "z.npy", "-n", 3, "--classes", tmp_path / "names.txt")
+    assert done.code == 0, done.err
+    by_name = pseudocal("evaluate", out / "logits.npy", tmp_path / "truth.csv")
+    assert by_name.code == 0, by_name.err
+    assert by_name.out == pseudocal("evaluate", tmp_path / "z.npy", tmp_path / "truth.npy").out
+    done = pseudocal("evaluate", tmp_path / "z.npy", tmp_path / "truth.csv")
+    assert done.code == 3
+    assert "no class names are known; write numbers, or pass --calibration OUT/" in done.err
+
+
 def test_one_number_per_row_is_scored_and_calibrated(pseudocal, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
