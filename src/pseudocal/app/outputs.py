@@ -357,7 +357,10 @@ def evaluate(
         score = Outcomes.from_logits
         classes = saved.classes
         names = saved.names
-        for record in filter(None, (saved.record, calibration and _record_beside(calibration))):
+        records = [saved.record, None if calibration is None else _record_beside(calibration)]
+        for record in records:
+            if record is None:
+                continue
             classes = classes or record.classes
             if not names and len(record.names) == len(values):
                 names = record.names

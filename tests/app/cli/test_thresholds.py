@@ -224,8 +224,9 @@ def test_refine_finds_the_threshold_too(pseudocal, out, truth, tmp_path):
     done = pseudocal("refine", out, path, "--max-error", "10%")
     assert done.code == 0, done.err
     content = rule(out)
-    assert content["basis"] == "guaranteed"
+    assert content["basis"] == "measured"  # a service asks for "guaranteed"
     assert content["same_labels"] is True
+    assert "guaranteed" not in {line["light"] for line in content["classes"]}
     assert "a probability of about 90%" in content["promise"]
     assert content["promise"] in done.out
     assert content["temperature"] == Run.open(out).calibration().temperature
@@ -237,6 +238,31 @@ def test_refine_finds_the_threshold_too(pseudocal, out, truth, tmp_path):
     assert wrong[chosen].mean() < wrong.mean()
     assert pseudocal("refine", out, path).code == 0  # another temperature would need another one
     assert not (out / "threshold.json").exists()
+
+
+def test_labels_that_are_spread_or_fitted_to_guarantee_nothing(pseudocal, out, truth, tmp_path):
+    logits = np.load(out / "logits.npy")
+    path = tmp_path / "labels.csv"
+    drawn = {
+        "stratified": rows_to_label(logits, 300),
+        "random": np.random.default_rng(1).permutation(ROWS)[:300],
+    }
+    for sampling, basis in (("stratified", "measured"), ("random", "guaranteed")):
+        labels = "".join(f"{row},{truth[row]}\n" for row in drawn[sampling])
+        path.write_text("file,label\n" + labels, encoding="utf-8")
+        find = ("threshold", out, path, "--max-error", "10%", "--sampling", sampling)
+        done = pseudocal(*find)
+        assert done.code == 0, done.err
+        content = rule(out)
+        assert (content["basis"], content["sampling"]) == (basis, sampling)
+        assert ("a probability of about 90%" in content["promise"]) == (basis == "measured")
+        assert content["upper"] <= 0.1
+        lights = {line["light"] for line in content["classes"]}
+        assert basis in lights
+        assert lights <= {basis, "estimated", "not enough labels"}
+    done = pseudocal("refine", out, path, "--max-error", "10%", "--sampling", "random")
+    assert done.code == 0, done.err
+    assert rule(out)["basis"] == "measured"  # T was fitted to the same labels
 
 
 def test_predicted_classes_are_a_second_model_too(pseudocal, tmp_path):

@@ -83,7 +83,9 @@ def as_numbers(
     if values.dtype.kind not in "OSUT":  # complex numbers, dates and time differences
         raise InputError(f"expected class numbers or names in {path}, got {values.dtype}")
     numbers = _numbers(classes)
-    return np.array([_number(value, numbers, path, hint) for value in values.tolist()], dtype=np.int64)
+    return np.array(
+        [_number(value, numbers, path, hint) for value in values.tolist()], dtype=np.int64
+    )
 
 
 def check_range(truth: NDArray[np.int64], classes: int, path: Path) -> None:
