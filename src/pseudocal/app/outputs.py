@@ -20,6 +20,7 @@ from pseudocal.app.inputs.images import IMAGE_SUFFIXES
 from pseudocal.app.inputs.sets import read_descriptions
 from pseudocal.app.inputs.tables import (
     ARRAYS,
+    REAL,
     TABLES,
     check_has_rows,
     check_regular,
@@ -212,8 +213,19 @@ def read_outputs(path: Path, field: str | None = None, *, or_classes: bool = Fal
     if or_classes and (PREDICTED in columns or len(columns) == 1):
         [first, *_] = columns.values()
         return SavedOutputs(path, columns.get(PREDICTED, first), inputs=names)
+    _refuse_texts(columns, path)
     _refuse_row_numbers(columns, path)
     return SavedOutputs(path, numbers_of(columns, path), tuple(columns), names)
+
+
+def _refuse_texts(columns: dict[str, NDArray[Any]], path: Path) -> None:
+    """Refuse columns that are not numeric."""
+    texts = [name for name, cells in columns.items() if cells.dtype.kind not in REAL]
+    if texts:
+        raise InputError(
+            f"expected saved outputs with a numeric column for each class, got {path}, whose column "
+            f"{texts[0]!r} is not numeric"
+        )
 
 
 def _refuse_row_numbers(columns: dict[str, NDArray[Any]], path: Path) -> None:

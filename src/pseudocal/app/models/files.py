@@ -223,7 +223,10 @@ write hf:microsoft/resnet-18
         return "huggingface"
     if path.is_dir():
         if not (path / "config.json").exists():
-            raise InputError(f"the folder {name} has no config.json: expected a Hugging Face model")
+            raise InputError(
+                f"the folder {name} has no config.json: expected a Hugging Face model (a folder of "
+                "images is the data, which comes after the model)"
+            )
         return "huggingface"
     if path.is_file():
         return _kind_of_file(path)
