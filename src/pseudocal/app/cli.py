@@ -25,7 +25,7 @@ from pseudocal.app.job import DEFAULT_METHOD, ImageSettings, Job, Sampling, read
 from pseudocal.app.label_files import split_synonyms
 from pseudocal.app.labelling import label as write_labelling_page
 from pseudocal.app.models.files import OutputType
-from pseudocal.app.monitor_folder import is_monitor
+from pseudocal.app.monitor_folder import LABELLING, is_monitor
 from pseudocal.app.monitor_labels import label_monitor, refine_monitor_steps
 from pseudocal.app.options import (
     AsJson,
@@ -86,6 +86,9 @@ SAVED_SETTINGS = {
 }
 MONITOR_LABEL_SETTINGS = {"target", "n", "classes", "trust_paths"}
 MONITOR_REFINE_SETTINGS = {"target", "labels", "trust_model", "trust_paths", "device", *PRINTED}
+OF_RUN = (
+    f"; after pseudocal refine {{monitor}} labels.csv, use it with the run {{monitor}}/{LABELLING}"
+)
 DEMO_OUT = Path("demo-output")
 TO_LABEL = "{page}: {n:,} to label. Open it in a browser, label, and save labels.csv"
 AS_TABLE = "{table}: the same inputs as a table, to label elsewhere"
@@ -531,7 +534,7 @@ def label(
     """Choose inputs to label, and write a page for the browser and a table to fill in."""
     lines = names_in(classes, synonyms=True)
     if is_monitor(target):
-        check_alone(context, "a monitor", MONITOR_LABEL_SETTINGS)
+        check_alone(context, "a monitor", MONITOR_LABEL_SETTINGS, OF_RUN.format(monitor=target))
         page = label_monitor(target, n, classes=lines, trust_paths=trust_paths)
         typer.echo(TO_LABEL.format(page=page, n=n))
         typer.echo(AS_TABLE.format(table=page.parent / LABEL_TABLE))
@@ -585,8 +588,9 @@ def refine(
     device: Device = "cpu",
 ) -> None:
     """Recalibrate OUT with LABELS of about 50 inputs: temperature, model, predictions and report."""
+    _check_order(target, labels)
     if is_monitor(target):
-        check_alone(context, "a monitor", MONITOR_REFINE_SETTINGS)
+        check_alone(context, "a monitor", MONITOR_REFINE_SETTINGS, OF_RUN.format(monitor=target))
         measuring = refine_monitor_steps(
             target, labels, trust=trust_model, trust_paths=trust_paths, device=device
         )
@@ -638,6 +642,8 @@ def threshold(
     as_json: AsJson = False,
 ) -> None:
     """Find the confidence above which at most ERROR of the predictions are wrong."""
+    _check_order(out, labels)
+    _check_exists(out)
     most = fraction(max_error)
     found = find_threshold(out, labels, max_error=most, sampling=sampling, one_model=one_model)
     if as_json:
@@ -652,10 +658,25 @@ def threshold(
     typer.echo(f"{out / THRESHOLD}: the rule for a service; the predictions have a column accept")
 
 
+def _check_exists(target: Path) -> None:
+    """Refuse a name that leads nowhere."""
+    if not target.exists():
+        raise InputError(f"expected a run folder, got {target}: no such folder")
+
+
+def _check_order(target: Path, labels: Path | None) -> None:
+    """Refuse a labels file in the place of the run, and a folder in the place of the labels."""
+    if target.is_file() and labels is not None and labels.is_dir():
+        raise InputError(
+            f"expected a run folder, got the file {target}: pass the folder first, {labels} {target}"
+        )
+
+
 def _run_folder(
     target: Path, out: Path | None, saved: dict[str, Any], classes: tuple[str, ...]
 ) -> Path:
     """The run folder; outputs that were saved in a file become a run."""
+    _check_exists(target)
     if target.is_file():
         folder = target.with_suffix("") if out is None else out
         return collect_outputs(target, folder, classes=classes, **saved)
@@ -692,11 +713,13 @@ def evaluate(
         Path | None, option(help="calibration.json, to score before and after", metavar="FILE")
     ] = None,
     output_type: SavedType = None,
+    binary: SavedBinary = False,
     field: SavedField = None,
     as_json: AsJson = False,
 ) -> None:
     """Score saved LOGITS against GROUND_TRUTH: ECE, NLL, Brier and accuracy with intervals."""
-    rows = evaluate_files(logits, ground_truth, calibration, output_type=output_type, field=field)
+    saved: dict[str, Any] = {"output_type": output_type, "binary": binary, "field": field}
+    rows = evaluate_files(logits, ground_truth, calibration, **saved)
     typer.echo(json.dumps(rows) if as_json else "\n".join(score_lines(rows)))
 
 
@@ -709,11 +732,13 @@ def apply(
         option("--out", "-o", help="file for the calibrated probabilities: .npy, .csv or .parquet"),
     ],
     output_type: SavedType = None,
+    binary: SavedBinary = False,
     field: SavedField = None,
 ) -> None:
     """Turn saved LOGITS into calibrated probabilities."""
     loaded = load_calibration(calibration)
-    shape = apply_to_file(loaded, logits, out, output_type=output_type, field=field)
+    saved: dict[str, Any] = {"output_type": output_type, "binary": binary, "field": field}
+    shape = apply_to_file(loaded, logits, out, **saved)
     typer.echo(f"{out}: probabilities of shape {shape}")
 
 

@@ -246,10 +246,8 @@ def _check_images(job: Job, models: Models, inputs: InputSet, order: NDArray[np.
     if asked is not None:
         second = (as_logits_of(job, asked), partial(_prepared_for, job, asked))
     passes = len(order) * (1 + job.method.epochs_for(len(order)))
-    tried = check_preprocessing(as_logits_of(job, model), inputs, order.tolist(), passes, second)
-    if not tried:
-        return "preprocessing check: not possible (too few images, or a segmentation model)"
-    return f"preprocessing check: no clearly better one found on {tried} images"
+    found = check_preprocessing(as_logits_of(job, model), inputs, order.tolist(), passes, second)
+    return f"preprocessing check: {found}"
 
 
 def _prepared_for(job: Job, second: OpenModel, first: Preprocessing) -> Preprocessing:
@@ -381,11 +379,14 @@ def _ignored_words(columns: Sequence[str]) -> str:
 
     >>> _ignored_words(["id", "label"]), _ignored_words([])
     ('; ignored columns: id, label', '')
+    >>> _ignored_words(["", "label"])                     # the first is an index
+    '; ignored columns: (no name), label'
     """
     if not columns:
         return ""
     more = "" if len(columns) <= IGNORED_SHOWN else f" and {len(columns) - IGNORED_SHOWN} more"
-    return f"; ignored columns: {', '.join(columns[:IGNORED_SHOWN])}{more}"
+    shown = ", ".join(name or "(no name)" for name in columns[:IGNORED_SHOWN])
+    return f"; ignored columns: {shown}{more}"
 
 
 def _takes_frame(model: OpenModel, inputs: FrameSet, data: str) -> bool:
@@ -399,8 +400,8 @@ def _takes_frame(model: OpenModel, inputs: FrameSet, data: str) -> bool:
         if inputs.numeric:
             return False
         raise InputError(
-            f"the model does not take the columns of {data}: {one_line(error)}; name those that it "
-            "takes",
+            f"the model does not take the columns of {data}: {one_line(error.__cause__ or error)}; "
+            "name those that it takes",
             setting="features",
             value="NAMES",
         ) from error

@@ -42,6 +42,7 @@ FLAGS = {
     "normalisation": "--preprocess",
     "order": "--channel-order",
     "resample": "--interpolation",
+    "second_preprocessing": "--second-preprocess",
     "table": "--format",
     "trust": "--trust-model",
 }

@@ -13,7 +13,7 @@ import numpy as np
 
 from pseudocal.app.inputs.tables import NUMBER, check_regular, plain_cell
 from pseudocal.app.job import Sampling
-from pseudocal.app.run import Run, pixel_name
+from pseudocal.app.run import LABEL_TABLE, Run, pixel_name
 from pseudocal.app.thresholds import ThresholdDraw
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.labels import (
@@ -23,6 +23,7 @@ from pseudocal.calibrators.labels import (
     RowNumbers,
     rows_of_any_logits,
 )
+from pseudocal.files import own_file
 
 NOT_A_CLASS = ("cannot tell", "none of these")  # labels that are no class
 NO_CLASS = dict(zip(NOT_A_CLASS, (CANNOT_TELL, NONE_OF_THESE), strict=True))
@@ -217,13 +218,17 @@ def read_labels(path: Path, run: Run, sampling: Sampling) -> LabelSample:
     lines = {number[line.name]: line for line, _ in given}
     labels = {number[line.name]: label for line, label in given}
     draw = _threshold_draw(lines.values(), path)
+    drawn = {} if draw else _drawn_for_threshold(run)
+    if drawn and all(line.name in drawn for line in lines.values()):
+        draw = drawn[given[0][0].name]
     pool = None
     if draw is not None:
         sampling = "random"
         chosen, pool = draw.rows(run, len(lines))
         _check_chosen(lines, chosen.tolist(), run, path)
     elif sampling == "stratified":
-        labels |= dict.fromkeys(_skipped(lines, run, path), CANNOT_TELL)
+        skipped = _skipped(lines, run, path, may_be_random=not drawn)
+        labels |= dict.fromkeys(skipped, CANNOT_TELL)
     rows = sorted(labels)
     return LabelSample(rows, [labels[row] for row in rows], sampling, pool=pool)
 
@@ -237,6 +242,17 @@ def _threshold_draw(lines: Iterable[LabelLine], path: Path) -> ThresholdDraw | N
             f"{SAMPLING_COLUMN}: use a separate file for each"
         )
     return draws.pop()
+
+
+def _drawn_for_threshold(run: Run) -> dict[str, ThresholdDraw]:
+    """The inputs that the run's own table to label has for a threshold, and how they were drawn."""
+    try:
+        lines = label_lines(own_file(run.folder, LABEL_TABLE))
+    except (InputError, OSError):  # there is none, or it is damaged
+        return {}
+    known = KnownNames.of(run.row_names)
+    found = {known.find(line.name): ThresholdDraw.parse(line.sampling) for line in lines}
+    return {name: draw for name, draw in found.items() if name is not None and draw is not None}
 
 
 def check_unique(names: Sequence[str], where: Path) -> None:
@@ -285,7 +301,9 @@ def _check_chosen(lines: dict[int, LabelLine], chosen: Sequence[int], run: Run, 
     )
 
 
-def _skipped(lines: dict[int, LabelLine], run: Run, path: Path) -> list[int]:
+def _skipped(
+    lines: dict[int, LabelLine], run: Run, path: Path, *, may_be_random: bool
+) -> list[int]:
     """The inputs before the last labelled one that have no label; they count as "cannot tell".
 
     Labels are refused if more inputs were skipped than labelled: they are no sample.
@@ -296,11 +314,16 @@ def _skipped(lines: dict[int, LabelLine], run: Run, path: Path) -> list[int]:
     if strange is None:
         last = max(i for i, row in enumerate(chosen) if row in lines)
         return [row for row in chosen[:last] if row not in lines]
+    message = (
+        f"{path} has {len(lines)} labels, and one for {strange.name!r} in line {strange.line}, which is "
+        f"not among the first {most} inputs to label. Inputs chosen in another way do not represent "
+        "the rest: label at least half of the inputs of the page, in its order. If they were drawn "
+        f"for a threshold, the column {SAMPLING_COLUMN} of their {LABEL_TABLE} is missing"
+    )
+    if not may_be_random:
+        raise InputError(message)
     raise InputError(
-        f"{path} has {len(lines)} labels, and one for {strange.name!r} in line {strange.line}, "
-        f"which is not among the first {most} inputs to label. Inputs chosen in another way do not "
-        "represent the rest: label at least half of the inputs of the page, in its order. Only if "
-        "they were really drawn at random from all inputs, say so",
+        f"{message}. Only if they were really drawn at random from all inputs, say so",
         setting="sampling",
         value="'random'",
     )

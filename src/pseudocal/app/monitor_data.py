@@ -26,10 +26,12 @@ from pseudocal.app.outputs import collect_outputs, read_outputs
 from pseudocal.app.periods import format_time, parse_every, period_starts, times_in
 from pseudocal.app.run import JOB, Run, is_signature_of, is_signed, not_yours
 from pseudocal.arrays import InputError
+from pseudocal.calibrators.wording import count
 from pseudocal.files import is_inside, own_file
 from pseudocal.monitor import Signals
 from pseudocal.predictors import models_in
 
+UNREADABLE_SHOWN = 3  # names of skipped inputs in a note
 MAX_BAD = 0.1  # fraction of a small batch that may be unreadable
 
 
@@ -126,7 +128,8 @@ class ModelSource:
         for name, known in state.fingerprints.items():
             if _hash_of_file(Path(name)) != known:
                 raise InputError(
-                    f"the model {name} has changed since the baseline: calibrate it again, and "
+                    f"the model {name} has changed since the baseline: put the original model back "
+                    "there and deploy the calibrated copy under another path, or calibrate again and "
                     "restart the monitor",
                     setting="baseline",
                     value="OUT",
@@ -178,7 +181,18 @@ class ModelSource:
         if not self._notes_said:  # all batches have the same models
             yield from dict.fromkeys(opened.notes)
             self._notes_said = True
-        return (yield from collect(opened, folder))
+        try:
+            run = yield from collect(opened, folder)
+        except InputError as error:
+            if error.setting != "max_bad":
+                raise
+            raise InputError(f"{error.message}; remove such files from {self.data}") from error
+        bad = run.record.data.unreadable
+        if bad:
+            shown = ", ".join(name for name, _ in bad[:UNREADABLE_SHOWN])
+            more = ", ..." if len(bad) > UNREADABLE_SHOWN else ""
+            yield Note(f"{count(len(bad), 'input')} could not be read: {shown}{more}")
+        return run
 
     def names(self) -> list[str]:
         """The names of all inputs."""

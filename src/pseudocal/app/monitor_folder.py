@@ -484,11 +484,13 @@ def holding(path: Path, views: Views, *, make: bool = False) -> Iterator[Monitor
             raise OutputError(f"the monitor {path} is a file: choose another name")
         if os.path.lexists(path / RECORD):
             raise OutputError(f"{path} is a run folder: choose another folder for the monitor")
-        found = [name for name in FILES if os.path.lexists(path / name)]
+        # a killed start may have left hidden files
+        names = sorted(os.listdir(path)) if path.exists() else []
+        found = [name for name in names if not name.startswith(".")]
         if found:
             raise OutputError(
-                f"{path} is no monitor, but has files of the same names ({', '.join(found)}): "
-                "choose another folder for the monitor"
+                f"{path} is no monitor, but has files ({', '.join(found[:3])}): choose another "
+                "folder for the monitor"
             )
     with writing(path, path):
         if make:

@@ -60,12 +60,14 @@ def epilog(*examples: str, more_codes: str = "") -> str:
     return "\n\n".join([codes, "Example:", *examples])
 
 
-def check_alone(context: typer.Context, name: str, allowed: set[str]) -> None:
+def check_alone(context: typer.Context, name: str, allowed: set[str], hint: str = "") -> None:
     """Refuse other options beside one that stands for all of them."""
-    for parameter in context.params:
-        source = context.get_parameter_source(parameter)
-        if source is not None and source.name == "COMMANDLINE" and parameter not in allowed:
-            raise InputError(f"expected no other settings with {name}, got {parameter}")
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if source is None or source.name != "COMMANDLINE" or parameter.name in allowed:
+            continue
+        shown = parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.name
+        raise InputError(f"expected no other settings with {name}, got {shown}{hint}")
 
 
 def with_address(arguments: list[str]) -> list[str]:

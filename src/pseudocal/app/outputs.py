@@ -20,6 +20,7 @@ from pseudocal.app.inputs.images import IMAGE_SUFFIXES
 from pseudocal.app.inputs.sets import read_descriptions
 from pseudocal.app.inputs.tables import (
     ARRAYS,
+    REAL,
     TABLES,
     check_has_rows,
     check_regular,
@@ -27,7 +28,12 @@ from pseudocal.app.inputs.tables import (
     read_array,
     read_columns,
 )
-from pseudocal.app.models.files import AsLogits, OutputType, check_class_names
+from pseudocal.app.models.files import (
+    AsLogits,
+    OutputType,
+    check_class_names,
+    check_output_shape,
+)
 from pseudocal.app.publishing import finish_publishing, publishing
 from pseudocal.app.records import to_plain
 from pseudocal.app.report import Report, measure, write_page
@@ -67,6 +73,7 @@ from pseudocal.stored import StoredArray
 SAVED = ARRAYS | TABLES | {JSONL}  # the suffixes of saved outputs
 NAMES = "file"  # the column of a table that names the inputs
 PREDICTED = "class"  # the column of predicted classes, as `predictions.csv` calls it
+NAMES_OF_RUN = "write numbers, or pass --calibration OUT/calibration.json"
 TELLING_ROWS = 1000  # rows that show whether the numbers are probabilities
 
 
@@ -174,9 +181,14 @@ class SavedOutputs:
     inputs: tuple[str, ...] = ()  # the names of the inputs, in a column of the table
 
     @property
+    def record(self) -> RunRecord | None:
+        """The record of the run whose logits these are; None of other outputs."""
+        return _record_beside(self.path) if self.path.name == LOGITS else None
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The names of the inputs, in the file or in its run folder; none of another array."""
-        record = _record_beside(self.path) if self.path.name == LOGITS else None
+        record = self.record
         return self.inputs if record is None else record.names
 
 
@@ -201,8 +213,19 @@ def read_outputs(path: Path, field: str | None = None, *, or_classes: bool = Fal
     if or_classes and (PREDICTED in columns or len(columns) == 1):
         [first, *_] = columns.values()
         return SavedOutputs(path, columns.get(PREDICTED, first), inputs=names)
+    _refuse_texts(columns, path)
     _refuse_row_numbers(columns, path)
     return SavedOutputs(path, numbers_of(columns, path), tuple(columns), names)
+
+
+def _refuse_texts(columns: dict[str, NDArray[Any]], path: Path) -> None:
+    """Refuse columns that are not numeric."""
+    texts = [name for name, cells in columns.items() if cells.dtype.kind not in REAL]
+    if texts:
+        raise InputError(
+            f"expected saved outputs with a numeric column for each class, got {path}, whose column "
+            f"{texts[0]!r} is not numeric"
+        )
 
 
 def _refuse_row_numbers(columns: dict[str, NDArray[Any]], path: Path) -> None:
@@ -295,7 +318,11 @@ def _earlier_run(out: Path, logits: Logits) -> Run | None:
 
 
 def load_outputs(
-    path: Path, *, output_type: OutputType | None = None, field: str | None = None
+    path: Path,
+    *,
+    output_type: OutputType | None = None,
+    binary: bool = False,
+    field: str | None = None,
 ) -> SavedOutputs:
     """Open logits `(n, classes)`, or those of every pixel; the options are as in `collect_outputs`.
 
@@ -303,7 +330,11 @@ def load_outputs(
     """
     saved = read_outputs(path, field)
     array = saved.array
-    read = AsLogits(lambda x: x, output_type)
+    read = AsLogits(lambda x: x, output_type, binary)
+    if binary:  # the name of the one column names no class
+        return replace(saved, array=read(np.asarray(array)), classes=())
+    if array.ndim in (1, 2):
+        check_output_shape(array)
     as_checked = as_maps if array.ndim == 4 else as_logits
     if output_type == "probabilities" or array.ndim not in (2, 4) or array.dtype.kind != "f":
         return replace(saved, array=read(as_checked(np.asarray(array))))
@@ -316,17 +347,18 @@ def evaluate(
     ground_truth: Path,
     calibration: Path | None,
     *,
-    output_type: OutputType | None,
-    field: str | None,
+    output_type: OutputType | None = None,
+    binary: bool = False,
+    field: str | None = None,
 ) -> list[dict[str, Any]]:
     """Compute metrics of saved logits, and of the calibrated ones if there is a calibration.
 
-    Ground truth may be names of classes: those of the columns of a table, or of the model in the folder
-    of the calibration. A column `file` of it is matched with the names of the inputs: a column `file`
+    Ground truth may be names of classes: those of the columns of a table, or of the run that the
+    outputs or the calibration belong to. A column `file` of it is matched with the names of the inputs: a column `file`
     of the outputs, or those of the run that the outputs or the calibration belong to.
     """
     loaded = None if calibration is None else load_calibration(calibration)
-    saved = load_outputs(logits, output_type=output_type, field=field)
+    saved = load_outputs(logits, output_type=output_type, binary=binary, field=field)
     values = saved.array
     if values.ndim == 4:
         kind: Any = Segmented
@@ -337,13 +369,15 @@ def evaluate(
         score = Outcomes.from_logits
         classes = saved.classes
         names = saved.names
-        record = None if calibration is None else _record_beside(calibration)
-        if record is not None:
+        records = [saved.record, None if calibration is None else _record_beside(calibration)]
+        for record in records:
+            if record is None:
+                continue
             classes = classes or record.classes
             if not names and len(record.names) == len(values):
                 names = record.names
         names = names or tuple(map(str, range(len(values))))
-        labels = read_ground_truth(ground_truth, names, classes)
+        labels = read_ground_truth(ground_truth, names, classes, hint=NAMES_OF_RUN)
         truth = as_labels(labels, values)  # only the shape of the logits matters
     before = []
     after = []
@@ -402,14 +436,15 @@ def apply(
     logits: Path,
     out: Path,
     *,
-    output_type: OutputType | None,
-    field: str | None,
+    output_type: OutputType | None = None,
+    binary: bool = False,
+    field: str | None = None,
 ) -> tuple[int, ...]:
     """Write calibrated probabilities, a few rows or one image at a time.
 
     The file appears once it is complete.
     """
-    saved = load_outputs(logits, output_type=output_type, field=field)
+    saved = load_outputs(logits, output_type=output_type, binary=binary, field=field)
     values = saved.array
     suffix = out.suffix.lower()
     if suffix in TABLES and values.ndim == 2:

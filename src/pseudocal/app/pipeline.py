@@ -191,7 +191,7 @@ def _warn_of_replaced_labels(out: Path, how: str) -> Iterator[Note]:
 
 def _warn_of_removed_files(out: Path, aside: Path) -> Iterator[Note]:
     """Warn about what a service may use and the new results do not replace: model and threshold."""
-    again = {THRESHOLD: f": find it again with pseudocal threshold {out} labels.csv"}
+    again = {THRESHOLD: ": find it again with pseudocal threshold, which comes last"}
     for name in (*CONFIRMED_FILES, THRESHOLD):
         if os.path.lexists(out / name) and not os.path.lexists(aside / name):
             yield Note(f"warning: removed {out / name}{again.get(name, '')}", always=True)

@@ -127,7 +127,8 @@ def summary_lines(result: Result) -> Iterator[str]:
         if fact not in unspecified:
             yield f"warning: {fact}"
     if report.metrics:
-        yield from score_lines(to_plain(report.metrics))
+        after = "with the rejected T" if report.refused else "after"
+        yield from score_lines(to_plain(report.metrics), after=after)
     yield from file_lines(result)
 
 
@@ -209,15 +210,19 @@ def effect_lines(effects: dict[str, Effect], uses: Mapping[str, str]) -> Iterato
         yield f"{what}: {t}, mean confidence {effect.confidence:.1%}, {off}{use}"
 
 
-def score_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
+def score_lines(rows: list[dict[str, Any]], *, after: str = "after") -> Iterator[str]:
     """A table of metrics with their intervals; ECE, accuracy and mIoU in percent.
+
+    `after` is the title of the values after calibration.
 
     >>> interval = {"value": 0.1, "low": 0.05, "high": None}
     >>> list(score_lines([{"metric": "ece", "before": interval}]))
     ['metric    value', 'ECE       10.00% [5.00%, inf]']
     """
     columns = [key for key in ("before", "after", "change") if rows[0].get(key) is not None]
-    titles = ["value"] if columns == ["before"] else columns
+    titles = [after if column == "after" else column for column in columns]
+    if columns == ["before"]:
+        titles = ["value"]
     yield ("metric".ljust(10) + "".join(title.ljust(28) for title in titles)).rstrip()
     for row in rows:
         metric = row["metric"]

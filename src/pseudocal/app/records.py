@@ -36,7 +36,7 @@ def decode_json(path: Path, kind: type[Record], what: str) -> Record:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{path} is not {what}: {error}") from error
+        raise InputError(f"{path} is not {what}: {error}; restore it, or make it again") from error
 
 
 def convert(content: Any, kind: type[Record], what: str) -> Record:

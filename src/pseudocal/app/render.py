@@ -144,12 +144,14 @@ def render(
 def _apply_arguments(record: RunRecord) -> tuple[str, ...]:
     """The arguments of `pseudocal apply` for saved outputs; empty if it cannot read them."""
     path = Path(record.model.name)
-    if not record.saved or record.binary or not str(path).isprintable():
+    if not record.saved or not str(path).isprintable():
         return ()
     shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     words = [str(shown)]
     if record.output_type == "probabilities":
         words += ["--output-type", "probabilities"]
+    if record.binary:
+        words.append("--binary")
     if record.column is not None:
         words += ["--field", record.column]
     suffix = path.suffix.lower()

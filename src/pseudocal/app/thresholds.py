@@ -101,7 +101,7 @@ class ClassLine:
 
     number: int  # the predicted class
     name: str  # its name, or its number
-    light: Light  # "guaranteed", "estimated" or "not enough labels"
+    light: Light  # "guaranteed", "measured", "estimated" or "not enough labels"
     # the least accepted confidence; None if nothing is accepted, or without enough labels
     confidence: float | None
     if_disagree: float | None  # the same where a second model predicts another class
@@ -115,7 +115,7 @@ class RunThreshold(Threshold):
 
     temperature: float = 1.0  # the temperature of the confidences
     level: float = LEVEL  # the probability with which a guarantee holds
-    # the upper end of the interval of the error; None without a guarantee
+    # the upper end of the interval of the error; None if no labels passed
     upper: float | None = None
     sampling: str | None = None  # how the labels were drawn; None without labels
     given: int = 0  # the number of labels given
@@ -124,6 +124,11 @@ class RunThreshold(Threshold):
     # if no number of labels is expected to give a guarantee: a larger error for which some does
     possible_error: float | None = None
     promise: str = ""  # all of this in a sentence
+
+    @property
+    def passed(self) -> bool:
+        """Whether labels passed the test, proven or not."""
+        return self.basis in ("guaranteed", "measured")
 
     @property
     def exact(self) -> bool:
@@ -181,6 +186,8 @@ def threshold_of(
             same_labels=calibration.measured is not None and labels.pool is None,
             classes=tuple(_class_line(one, run.record.classes) for one in by_class),
         )
+        if of_run.same_labels:
+            of_run = _unproven(of_run)
     if not _is_within_reach(found):
         larger = (error for error in LARGER_ERRORS if error > max_error)
         possible = (error for error in larger if _is_within_reach(find(max_error=error)))
@@ -188,9 +195,19 @@ def threshold_of(
     return replace(of_run, promise=promise(of_run))
 
 
+def _unproven(found: RunThreshold) -> RunThreshold:
+    """The same with nothing guaranteed: the temperature was fitted to the same labels."""
+    classes = tuple(
+        replace(one, light="measured") if one.light == "guaranteed" else one
+        for one in found.classes
+    )
+    basis = "measured" if found.basis == "guaranteed" else found.basis
+    return replace(found, basis=basis, classes=classes)
+
+
 def _is_within_reach(found: Threshold) -> bool:
-    """Whether there is a guarantee, or some number of labels is expected to give one."""
-    return found.basis == "guaranteed" or found.labels_needed is not None
+    """Whether labels passed, or some number of labels is expected to."""
+    return found.bound is not None or found.labels_needed is not None
 
 
 def _class_line(found: ClassThreshold, classes: Sequence[str]) -> ClassLine:
@@ -248,7 +265,7 @@ def promise(found: RunThreshold) -> str:
     accepted inputs with labels).
     """
     most = in_percent(found.max_error)
-    if found.basis == "guaranteed":
+    if found.passed:
         about = "" if found.exact else "about "
         return (
             f"At most {most} of the accepted predictions are wrong, with a probability of "
@@ -284,7 +301,7 @@ def threshold_lines(found: RunThreshold, run: Run) -> Iterator[str]:
             yield f"  {line.name}: {rule}{line.light} ({count(line.labels, 'label')})"
         if len(found.classes) > CLASSES_SHOWN:
             yield f"  ... and {len(found.classes) - CLASSES_SHOWN} more in {THRESHOLD}"
-    if found.basis == "guaranteed":
+    if found.passed:
         return
     if found.labels_needed is None:
         more = "improve the model"

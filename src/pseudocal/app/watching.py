@@ -11,7 +11,7 @@ collected and concluded like any run.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -201,7 +201,13 @@ def watch_steps(
     with holding(folder, views, make=baseline is not None) as held:
         if baseline is not None:
             out = Path(baseline)
-            yield from _set_baseline(held, out, format_time(now), trust, trust_paths, device)
+            seen = yield from _set_baseline(held, out, format_time(now), trust, trust_paths, device)
+            if seen and data is None:
+                yield Note(
+                    f"{out} was set as the baseline before: nothing changed. To restart the "
+                    "monitor, calibrate on newer data and pass that run as --baseline",
+                    always=True,
+                )
         result = WatchResult(folder, held.state())
         if data is None:
             return result
@@ -227,8 +233,8 @@ def watch_steps(
 
 def _set_baseline(
     held: MonitorFolder, out: Path, time: str, trust: bool, trust_paths: bool, device: str
-) -> Iterator[Note]:
-    """Take a calibrated run as the baseline, unless it was one before."""
+) -> Generator[Note, None, bool]:
+    """Take a calibrated run as the baseline, unless it was one before; return whether it was."""
     finish_publishing(out)
     run = Run.open(out, trust_paths=trust_paths)
     record = run.record
@@ -238,7 +244,7 @@ def _set_baseline(
     temperature = calibration.temperature
     identity = identity_of("baseline", temperature, *arrays_of(run))
     if held.has_seen(identity):
-        return
+        return True
     if job is not None:
         _check_model(run, replace(job, trust=trust, device=device))
     if second_of(run) is None:
@@ -279,6 +285,7 @@ def _set_baseline(
         earlier = held.state()
         state = replace(state, kept=earlier.kept, period=earlier.period + 1)
     held.commit(state, event)
+    return False
 
 
 def _check_model(run: Run, job: Job) -> None:

@@ -26,7 +26,7 @@ of the target are wrong.
 
 The ranking must not be fitted to the same labels. If it is, as after `refine`, the guarantee is no
 longer exact; docs/howto/thresholds.md has the measured rate. Rows spread by `rows_to_label` are not
-independent, so their guarantee is measured and not proven (same page). Rows labelled `CANNOT_TELL`
+independent, so their threshold is "measured" and not "guaranteed" (same page). Rows labelled `CANNOT_TELL`
 are skipped: the guarantee is about rows that a person can label. It is about the target, and about
 later inputs only as far as they come from where the target came from.
 
@@ -48,8 +48,8 @@ from numpy.typing import ArrayLike, NDArray
 from pseudocal.arrays import InputError, as_numpy, is_integer, is_real
 from pseudocal.calibrators.labels import CANNOT_TELL, LabelSample, RowNumbers
 
-Basis = Literal["guaranteed", "estimated", "none"]
-Light = Literal["guaranteed", "estimated", "not enough labels"]
+Basis = Literal["guaranteed", "measured", "estimated", "none"]
+Light = Literal["guaranteed", "measured", "estimated", "not enough labels"]
 
 LEVEL = 0.9  # the probability with which a guarantee holds
 CANDIDATES = 100  # tested thresholds; of 20, 50, 100 and 400 the least that lost nothing
@@ -85,8 +85,9 @@ class Threshold:
 
     Attributes:
         max_error: The error limit: the fraction of the accepted predictions that may be wrong.
-        basis: "guaranteed" with a probability of 90%, "estimated" without labels, or "none": no
-            prediction is accepted.
+        basis: "guaranteed" with a probability of 90%, "measured" if the labels pass the same test
+            but are no random sample, so that the probability is not proven, "estimated" without
+            labels, or "none": no prediction is accepted.
         confidence: The least accepted confidence; None if nothing is accepted. With a second model
             it applies where the models agree.
         if_disagree: With a second model, the least accepted confidence where the models disagree;
@@ -117,8 +118,8 @@ class Threshold:
 
     @property
     def bound(self) -> float | None:
-        """The 90% bound of the error of the accepted rows; None without a guarantee."""
-        if self.basis != "guaranteed":
+        """The 90% bound of the error of the accepted rows; None if no labels passed."""
+        if self.basis not in ("guaranteed", "measured"):
             return None
         return next(one.bound for one in self.candidates if one.coverage == self.coverage)
 
@@ -266,7 +267,7 @@ def find_class_thresholds(
         its_labels = checked.subset(rows)
         ratio = _ratio(its_labels.errors, its_labels.expected(of_class), overall)
         threshold = _guaranteed(of_class, max_error, its_labels)
-        light: Light = "guaranteed"
+        light: Light = checked.basis
         if threshold.basis == "none":
             light = "not enough labels"
             if len(its_labels) >= FEWEST_OF_CLASS:
@@ -416,12 +417,14 @@ class _Checked:
         rows: Row numbers, of shape `(n,)`.
         wrong: Whether the predicted class is wrong, of shape `(n,)`.
         drawn_from: Whether a row could be drawn, of shape `(rows of the target,)`.
+        basis: What a threshold that passes with these labels rests on.
 
     """
 
     rows: RowNumbers
     wrong: NDArray[np.bool_]
     drawn_from: NDArray[np.bool_]
+    basis: Literal["guaranteed", "measured"]
 
     @classmethod
     def of(cls, ranking: Ranking, labels: LabelSample) -> _Checked:
@@ -439,7 +442,10 @@ class _Checked:
             drawn_from[labels.pool] = True
         known = labels.labels != CANNOT_TELL
         rows = labels.rows[known]
-        return cls(rows, ranking.predicted[rows] != labels.labels[known], drawn_from)
+        wrong = ranking.predicted[rows] != labels.labels[known]
+        return cls(
+            rows, wrong, drawn_from, "guaranteed" if labels.sampling == "random" else "measured"
+        )
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -458,7 +464,9 @@ class _Checked:
         number = np.full(len(self.drawn_from), -1, dtype=np.intp)
         number[rows] = np.arange(len(rows))
         kept = number[self.rows] >= 0
-        return _Checked(number[self.rows[kept]], self.wrong[kept], self.drawn_from[rows])
+        return _Checked(
+            number[self.rows[kept]], self.wrong[kept], self.drawn_from[rows], self.basis
+        )
 
 
 # ------------------------------------------------------------------------------ the error limit
@@ -498,7 +506,7 @@ def _guaranteed(ranking: Ranking, max_error: float, checked: _Checked) -> Thresh
         last = tested[passed - 1]
         end = int(tests.ends[passed - 1])
         counts = (last.labels, last.errors)
-        return _threshold(ranking, max_error, "guaranteed", end, counts, candidates=tested)
+        return _threshold(ranking, max_error, checked.basis, end, counts, candidates=tested)
     counts = (len(checked), checked.errors)
     ratio = _ratio(checked.errors, checked.expected(ranking), 1.0)
     needed = _labels_needed(ranking, max_error, ratio)

@@ -10,6 +10,7 @@ import struct
 import sys
 import zlib
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -233,8 +234,33 @@ def test_arrays_that_are_none(refused, tabular, tmp_path):
     np.save(tmp_path / "flat.npy", np.zeros(7))
     assert "one input per row" in refused("calibrate", tabular["onnx"], tmp_path / "flat.npy")
     np.save(tmp_path / "wide.npy", np.random.default_rng(0).normal(size=(50, 9)))
-    assert "while the model predicted" in refused(
-        "calibrate", tabular["callable"], tmp_path / "wide.npy"
+    said = refused("calibrate", tabular["callable"], tmp_path / "wide.npy")
+    assert "cannot run inputs of shape 9: RuntimeError: mat1 and mat2" in said
+
+
+@pytest.mark.parametrize(
+    "count", [50, 250]
+)  # too few images to try other preprocessing, and enough
+def test_a_size_that_the_model_cannot_run(refused, tmp_path, monkeypatch, count):
+    from PIL import Image
+
+    def predict(x):
+        if x.shape[-1] != 8:
+            raise RuntimeError("Non-zero status code. Name:'g' Status Message: GEMM: not 8")
+        return x.mean(axis=(2, 3))
+
+    holder = ModuleType("sized_model")
+    holder.predict = predict  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "sized_model", holder)
+    images = tmp_path / "images"
+    images.mkdir()
+    rng = np.random.default_rng(0)
+    for i in range(count):
+        Image.fromarray(rng.integers(0, 255, (4, 4, 3), np.uint8)).save(images / f"{i}.png")
+    given = ("sized_model:predict", images, "--mean", "0.5", "--std", "0.25", "--size", 4)
+    assert refused("calibrate", *given) == (
+        "pseudocal: the model sized_model:predict cannot run inputs of shape 3x4x4: RuntimeError: "
+        "GEMM: not 8; check --size, or --second-size of a second opinion"
     )
 
 

@@ -115,6 +115,20 @@ def test_missing_numbers_go_to_a_model_that_takes_them(pseudocal, tmp_path):
     np.testing.assert_allclose(found, model.predict_proba(frame[["age", "income"]]), atol=1e-6)
 
 
+def test_a_model_that_was_fitted_to_an_array_is_given_arrays(pseudocal, tmp_path):
+    """Or scikit-learn would warn of each batch; the first column is an index without a name."""
+    frame, truth = people(300, 0)
+    frame = frame[["age", "income"]]
+    model = HistGradientBoostingClassifier(max_iter=5).fit(frame.to_numpy(), truth)
+    skops.dump(model, tmp_path / "model.skops")
+    frame.to_csv(tmp_path / "people.csv")
+    given = ("--features", "age,income", "-o", tmp_path / "out", "--trust-model")
+    done = pseudocal("calibrate", tmp_path / "model.skops", tmp_path / "people.csv", *given)
+    assert done.code == 0, done.err
+    assert "300 rows of a data frame, unchanged; ignored columns: (no name)\n" in done.err
+    assert "feature names" not in done.err
+
+
 def test_missing_numbers_are_named_if_the_model_refuses_them(pseudocal, tmp_path):
     frame, truth = people(200, 0)
     model = LogisticRegression().fit(frame[["age", "income"]].fillna(0), truth)

@@ -245,6 +245,7 @@ class Hostile:
             "label": ("label", self.out, "-n", 12, *more),
             "refine": ("refine", self.out, self.run.labels, *more),
             "threshold": ("threshold", self.out, "--max-error", "10%"),
+            "threshold by labels": ("threshold", self.out, self.run.labels, "--max-error", "10%"),
             "label for it": ("label", self.out, "-n", 12, "--for-threshold", "10%", *more),
             "evaluate": ("evaluate", z, y, "--calibration", self.out / "calibration.json"),
             "apply": ("apply", self.out / "calibration.json", z, "-o", self.place / "p.npy"),
@@ -438,7 +439,7 @@ def test_the_table_of_the_page_says_which_command_opens_which_file(hostile):
     opened: dict[str, set[str]] = {}
     commands = hostile("segmentation").commands()
     cases = [("segmentation", what, 0) for what in commands if what != "watch"]
-    for what in ("threshold", "label for it"):  # of classifiers alone
+    for what in ("threshold", "threshold by labels", "label for it"):  # of classifiers alone
         cases.remove(("segmentation", what, 0))
         cases += [("segmentation", what, 3), ("images", what, 0)]
     # a segmentation model is not watched, nor is a baseline of 16 images

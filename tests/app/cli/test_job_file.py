@@ -72,7 +72,7 @@ def test_what_a_person_writes_has_defaults_and_is_checked(pseudocal, tabular, fe
     assert pseudocal("calibrate", "--job", path, "-q").code == 0
     assert Calibration.load(tmp_path / "out" / "calibration.json").settings["seed"] == 5
     both = pseudocal("calibrate", "--job", path, "--seed", 1)
-    assert (both.code, "expected no other settings with --job, got seed" in both.err) == (3, True)
+    assert (both.code, "expected no other settings with --job, got --seed" in both.err) == (3, True)
     assert pseudocal("calibrate", tabular["onnx"]).code == 2
 
 

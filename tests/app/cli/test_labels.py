@@ -301,9 +301,11 @@ def test_what_is_wrong_with_a_file_is_named_by_line(pseudocal, out, truth):
         done = pseudocal("refine", out, out.parent / "bad.csv")
         assert (done.code, why in done.err) == (3, True)
     assert pseudocal("refine", out, out.parent / "nothing.csv").code == 3
-    done = pseudocal("label", out.parent / "nowhere")
+    empty = out.parent / "empty"
+    empty.mkdir()
+    done = pseudocal("label", empty)
     assert (done.code, "has no run.json" in done.err) == (3, True)
-    assert f"run pseudocal calibrate MODEL DATA -o {out.parent / 'nowhere'} first" in done.err
+    assert f"run pseudocal calibrate MODEL DATA -o {empty} first" in done.err
 
 
 def test_labels_that_were_not_chosen_by_label_are_refused_unless_they_are_random(

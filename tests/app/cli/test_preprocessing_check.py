@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from pseudocal.app.inputs.preprocessing_check import (
     Variant,
     WrongPreprocessingError,
     better_than_given,
+    check_preprocessing,
     compare_variants,
     information,
     normalisations_of,
@@ -130,7 +132,7 @@ def test_the_right_preprocessing_is_not_stopped(pseudocal, world, tmp_path):
         r"^preprocessing check: no clearly better one found on \d+ images$", done.err, re.M
     )
     few = pseudocal("calibrate", network, images, *words, "--max-samples", "20")
-    assert "preprocessing check: not possible (too few images" in few.err
+    assert "preprocessing check: not possible (too few images)\n" in few.err
 
 
 def test_the_warning_about_assumed_preprocessing_stands_above_the_verdict(
@@ -231,11 +233,25 @@ def test_unreadable_images_are_left_out(world, tmp_path):
 def test_segmentation_models_and_two_classes_are_not_checked(world):
     _, images = world
     opened = ImageSet(sorted(images.iterdir()), images, Preprocessing((SIDE, SIDE)))
-    assert compare_variants(lambda x: x, opened, range(IMAGES), replace(ENOUGH)) == []
-    two = compare_variants(
-        lambda x: x.reshape(len(x), -1)[:, :2], opened, range(IMAGES), replace(ENOUGH)
-    )
-    assert two == []
+    rows = range(IMAGES)
+    found = check_preprocessing(lambda x: x, opened, rows, 2 * IMAGES)
+    assert found == "not possible (a segmentation model)"
+    found = check_preprocessing(lambda x: x.reshape(len(x), -1)[:, :2], opened, rows, 2 * IMAGES)
+    assert found == "not possible (two classes)"
+
+
+def test_an_undecided_race_over_few_images_is_inconclusive(world):
+    _, images = world
+    opened = ImageSet(sorted(images.iterdir()), images, Preprocessing((SIDE, SIDE)))
+
+    def predict(x: np.ndarray) -> np.ndarray:
+        return x.reshape(len(x), -1)[:, :9]  # colours differ, other normalisations change nothing
+
+    variants = len(normalisations_of(opened.preprocessing))
+    for rounds, found in ((1, "inconclusive: tried on 8 images only"), (2, "no clearly better")):
+        passes = math.ceil(rounds * ROUND * variants / COST)
+        said = check_preprocessing(predict, opened, range(round(rounds * ROUND / COST)), passes)
+        assert said.startswith(found)
 
 
 def test_ways_to_resize_race_only_if_the_normalisation_is_clear(world):

@@ -201,6 +201,60 @@ def test_lines_of_a_text_file_binary_outputs_and_names_of_classes(pseudocal, log
     assert '"classes": ["bad", "good"]' in page
 
 
+def test_class_names_of_the_run_are_known_to_its_logits(pseudocal, logits, truth, tmp_path):
+    np.save(tmp_path / "z.npy", logits)
+    (tmp_path / "names.txt").write_text("cat\ndog\neel\n")
+    named = [["file", "label"], *([i, ["cat", "dog", "eel"][y]] for i, y in enumerate(truth))]
+    write(tmp_path / "truth.csv", named)
+    np.save(tmp_path / "truth.npy", truth)
+    out = tmp_path / "z"
+    done = pseudocal("label", tmp_path / "z.npy", "-n", 3, "--classes", tmp_path / "names.txt")
+    assert done.code == 0, done.err
+    by_name = pseudocal("evaluate", out / "logits.npy", tmp_path / "truth.csv")
+    assert by_name.code == 0, by_name.err
+    assert by_name.out == pseudocal("evaluate", tmp_path / "z.npy", tmp_path / "truth.npy").out
+    done = pseudocal("evaluate", tmp_path / "z.npy", tmp_path / "truth.csv")
+    assert done.code == 3
+    assert "no class names are known; write numbers, or pass --calibration OUT/" in done.err
+
+
+def test_one_number_per_row_is_scored_and_calibrated(pseudocal, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    z = 4 * rng.normal(size=N)
+    p = 1 / (1 + np.exp(-z))
+    truth = (rng.random(N) < 1 / (1 + np.exp(-z / 2))).astype(int)
+    write(Path("p.csv"), [["p"], *([value] for value in p)])
+    np.save("z.npy", z)
+    np.save("pairs.npy", np.stack([np.zeros(N), z], axis=1))
+    np.save("truth.npy", truth)
+    saved = ("p.csv", "--output-type", "probabilities", "--binary")
+    assert pseudocal("label", *saved, "-n", 60).code == 0
+    rows = rows_to_label(np.load("p/logits.npy"), 60)
+    write(Path("labels.csv"), [["file", "label"], *([row, truth[row]] for row in rows)])
+    done = pseudocal("refine", "p", "labels.csv")
+    assert done.code == 0, done.err
+    command = f"apply p/calibration.json {' '.join(saved[:3])} --binary -o calibrated-p.csv"
+    assert f"pseudocal {command}" in done.out
+    assert pseudocal(*command.split()).code == 0
+    temperature = Calibration.load(Path("p/calibration.json")).temperature
+    expected = 1 / (1 + np.exp(-z / temperature))
+    found = read_columns(Path("calibrated-p.csv"))
+    assert list(found) == ["0", "1"]
+    np.testing.assert_allclose(found["1"], expected, atol=1e-6)
+    given = ("truth.npy", "--calibration", "p/calibration.json", "--json")
+    scores = [
+        json.loads(pseudocal("evaluate", *file, *given).out)
+        for file in (("pairs.npy",), ("z.npy", "--binary"))
+    ]
+    assert scores[0] == scores[1]
+    for command in ("evaluate z.npy truth.npy", "apply p/calibration.json z.npy -o c.npy"):
+        done = pseudocal(*command.split())
+        assert done.code == 3
+        assert "for at least two classes, got shape (300,)" in done.err
+        assert done.err.rstrip().endswith("pass --binary")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

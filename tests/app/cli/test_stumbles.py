@@ -113,6 +113,32 @@ def test_synonyms_of_the_class_file_reach_the_page(pseudocal, logits, tmp_path):
     assert page_data(tmp_path / "out" / "label.html")["synonyms"] == [["b"], [], []]
 
 
+def test_swapped_and_missing_names_are_seen(pseudocal, logits, image_files, tmp_path):
+    np.save(tmp_path / "logits.npy", logits)
+    out = tmp_path / "out"
+    assert pseudocal("label", tmp_path / "logits.npy", "-n", 3, "-o", out).code == 0
+    labels = write(tmp_path / "labels.csv", [["file", "label"], [0, "cat"]])
+    run_first = f"expected a run folder, got the file {labels}: pass the folder first"
+    numeric = f"got {labels}, whose column 'label' is not numeric"
+    no_folder = f"expected a run folder, got {tmp_path / 'none'}: no such folder"
+    after = "(a folder of images is the data, which comes after the model)"
+    for words, said in (
+        (("refine", labels, out), run_first),
+        (("threshold", labels, out, "--max-error", "5%"), run_first),
+        (("label", labels), numeric),
+        (("label", tmp_path / "none"), no_folder),
+        (("refine", tmp_path / "none", labels), no_folder),
+        (("threshold", tmp_path / "none", "--max-error", "5%"), no_folder),
+        (("calibrate", image_files, "model.onnx", "-o", tmp_path / "new"), after),
+    ):
+        done = pseudocal(*words)
+        assert (done.code, said in done.err) == (3, True), done.err
+        assert "pass --" not in done.err
+    (out / "run.json").write_text('"text"')
+    done = pseudocal("label", out)
+    assert done.err.endswith("; restore it, or make it again\n")
+
+
 # ------------------------------------------------------------------------------ skipped rows
 
 

@@ -170,12 +170,35 @@ def test_labels_for_a_threshold_are_no_sample_of_all_inputs(pseudocal, out, trut
     done = pseudocal("refine", out, labels)
     assert done.code == 3
     assert f"run pseudocal threshold {out} {labels}" in done.err
-    # without the column nobody would know how they were drawn
-    text = labels.read_text(encoding="utf-8").replace("sampling", "note")
-    labels.write_text(text, encoding="utf-8")
-    done = pseudocal("threshold", out, labels, "--max-error", "5%")
+
+
+def test_the_table_to_label_says_how_labels_without_the_column_were_drawn(
+    pseudocal, out, truth, tmp_path
+):
+    pseudocal("label", out, "-n", 120, "--for-threshold", "5%")
+    labels = fill_in(out / LABEL_TABLE, truth, tmp_path / "labels.csv")
+    find = ("threshold", out, labels, "--max-error", "5%")
+    assert pseudocal(*find).code == 0
+    expected = rule(out)
+    plain = "".join(f"{line['file']},{line['label']}\n" for line in table(labels))
+    labels.write_text("file,label\n" + plain, encoding="utf-8")
+    (out / "threshold.json").unlink()
+    assert pseudocal(*find).code == 0
+    assert rule(out) == expected
+    assert expected["sampling"] == "threshold"
+    done = pseudocal("refine", out, labels)
     assert done.code == 3
-    assert "not among the first 120 inputs to label" in done.err
+    assert "expected labels that represent all inputs, got labels drawn for a threshold" in done.err
+    pseudocal("label", out, "-n", 100, "--for-threshold", "5%")  # fewer than were labelled
+    done = pseudocal(*find)
+    assert done.code == 3
+    missing = "the column sampling of their to-label.csv is missing"
+    assert done.err.rstrip().endswith(missing)
+    (out / LABEL_TABLE).unlink()
+    done = pseudocal(*find)
+    assert done.code == 3
+    assert missing in done.err
+    assert "--sampling random" in done.err
 
 
 def test_labels_chosen_by_hand_are_refused(pseudocal, out, truth, tmp_path):
@@ -201,8 +224,9 @@ def test_refine_finds_the_threshold_too(pseudocal, out, truth, tmp_path):
     done = pseudocal("refine", out, path, "--max-error", "10%")
     assert done.code == 0, done.err
     content = rule(out)
-    assert content["basis"] == "guaranteed"
+    assert content["basis"] == "measured"  # a service asks for "guaranteed"
     assert content["same_labels"] is True
+    assert "guaranteed" not in {line["light"] for line in content["classes"]}
     assert "a probability of about 90%" in content["promise"]
     assert content["promise"] in done.out
     assert content["temperature"] == Run.open(out).calibration().temperature
@@ -214,6 +238,31 @@ def test_refine_finds_the_threshold_too(pseudocal, out, truth, tmp_path):
     assert wrong[chosen].mean() < wrong.mean()
     assert pseudocal("refine", out, path).code == 0  # another temperature would need another one
     assert not (out / "threshold.json").exists()
+
+
+def test_labels_that_are_spread_or_fitted_to_guarantee_nothing(pseudocal, out, truth, tmp_path):
+    logits = np.load(out / "logits.npy")
+    path = tmp_path / "labels.csv"
+    drawn = {
+        "stratified": rows_to_label(logits, 300),
+        "random": np.random.default_rng(1).permutation(ROWS)[:300],
+    }
+    for sampling, basis in (("stratified", "measured"), ("random", "guaranteed")):
+        labels = "".join(f"{row},{truth[row]}\n" for row in drawn[sampling])
+        path.write_text("file,label\n" + labels, encoding="utf-8")
+        find = ("threshold", out, path, "--max-error", "10%", "--sampling", sampling)
+        done = pseudocal(*find)
+        assert done.code == 0, done.err
+        content = rule(out)
+        assert (content["basis"], content["sampling"]) == (basis, sampling)
+        assert ("a probability of about 90%" in content["promise"]) == (basis == "measured")
+        assert content["upper"] <= 0.1
+        lights = {line["light"] for line in content["classes"]}
+        assert basis in lights
+        assert lights <= {basis, "estimated", "not enough labels"}
+    done = pseudocal("refine", out, path, "--max-error", "10%", "--sampling", "random")
+    assert done.code == 0, done.err
+    assert rule(out)["basis"] == "measured"  # T was fitted to the same labels
 
 
 def test_predicted_classes_are_a_second_model_too(pseudocal, tmp_path):
@@ -321,6 +370,7 @@ def test_a_threshold_that_new_labels_remove_is_named(pseudocal, out, truth, tmp_
     assert pseudocal("threshold", out, "--max-error", "5%").code == 0
     done = pseudocal("refine", out, labels)
     assert done.code == 0, done.err
-    assert f"warning: removed {out / 'threshold.json'}: find it again with" in done.err
+    said = "find it again with pseudocal threshold, which comes last"
+    assert f"warning: removed {out / 'threshold.json'}: {said}\n" in done.err
     assert not (out / "threshold.json").exists()
     assert "warning: removed" not in pseudocal("refine", out, labels).err

@@ -135,6 +135,8 @@ def test_the_user_comes_first_then_the_preprocessor_then_the_shape():
         (None, {}, "size"),
         ((30,), {}, None),
         ((3, 8, 8), {"mean": (1.0, 2.0)}, "mean"),
+        ((3, 8, 8), {"mean": (127.0,), "std": (64.0,)}, "mean"),  # of pixels from 0 to 255
+        ((3, 8, 64), {"layout": "nhwc"}, "layout"),
         ((3, 8, 8), {"std": (0.0,)}, "std"),
         ((3, 8, 8), {"size": (0, 8)}, "size"),
         ((3, 8, 8), {"crop_pct": 1.5}, "crop_pct"),
@@ -144,6 +146,21 @@ def test_an_error_names_the_setting_that_is_missing_or_wrong(shape, given, setti
     with pytest.raises(InputError) as refused:
         preprocessing_for(shape, {}, given)
     assert refused.value.setting == setting
+
+
+def test_pixels_that_are_not_scaled_have_such_a_mean():
+    made, _ = preprocessing_for((3, 8, 8), {}, {"mean": (127.0,), "std": (64.0,), "scale": 1.0})
+    assert made.mean == (127.0,)
+
+
+def test_a_mean_of_three_colours_is_not_that_of_a_grey_second_opinion():
+    first = Preprocessing((8, 8), mean=(0.485, 0.456, 0.406), std=(0.25,))
+    said = "the second opinion takes images of 1 channel: expected mean as 1 number, got 3"
+    with pytest.raises(InputError, match=said) as refused:
+        preprocessing_of_second(first, (1, 8, 8), {}, {})
+    assert refused.value.setting == "second_preprocessing"
+    made = preprocessing_of_second(first, (1, 8, 8), {}, {"mean": (0.5,)})
+    assert (made.mean, made.channels) == ((0.5,), 1)
 
 
 def test_a_second_opinion_gets_no_size_that_it_does_not_take():

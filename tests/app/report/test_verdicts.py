@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from html import unescape
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pseudocal import softmax
+from pseudocal.app.progress import summary_lines
+from pseudocal.app.render import Result
 from pseudocal.app.report import page
 from pseudocal.app.report.figures import accuracy_and_confidence
 from pseudocal.app.report.findings import (
@@ -64,6 +67,11 @@ def test_a_rejection_shows_what_the_temperature_would_have_done(made):
     nll = report.metric("nll")
     correct = softmax(run.logits / 2.9)[range(600), run.ground_truth]
     assert nll.after.value == pytest.approx(-np.log(correct).mean())
+    lines = list(summary_lines(Result(run.calibration, report, Path("out"), Path("out"))))
+    [titles] = [line for line in lines if line.startswith("metric ")]
+    assert titles.split("  ")[-1].strip() == "change"
+    assert "with the rejected T" in titles
+    assert "after" not in titles
     other = made.make_report(labelled=True)
     assert report.metrics == other.metrics
     assert "rejected" not in text(other)

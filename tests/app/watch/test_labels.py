@@ -270,10 +270,12 @@ def test_label_and_refine_take_monitors(alarmed: World, give_labels, capsys):
 )
 def test_options_that_a_monitor_does_not_have_are_refused(world: World, capsys, command, option):
     watch(world.monitor, baseline=world.out)
-    name = {"-o": "out"}.get(option[0], option[0].removeprefix("--").replace("-", "_"))
+    name = {"-o": "--out"}.get(option[0], option[0])
     first, *rest = command
     assert main([first, str(world.monitor), *rest, *option]) == 3
-    assert f"expected no other settings with a monitor, got {name}" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"expected no other settings with a monitor, got {name}; " in said
+    assert f"use it with the run {world.monitor}/labelling" in said
 
 
 def test_synonyms_reach_the_page_of_a_monitor(alarmed: World):

@@ -103,6 +103,23 @@ def test_the_baseline_may_be_named_each_time(world: World):
     assert [event["kind"] for event in history(world.monitor)] == ["baseline", "batch", "batch"]
 
 
+def test_a_repeated_baseline_without_data_says_that_nothing_changed(world: World, capsys):
+    start = ["watch", str(world.monitor), "--baseline", str(world.out)]
+    said = f"{world.out} was set as the baseline before: nothing changed. To restart the monitor, "
+    assert main(start) == 0
+    assert said not in capsys.readouterr().err
+    watch(world.monitor, world.batch("mon", noise=3.0))
+    watch(world.monitor, world.batch("tue", noise=3.0))
+    before = history(world.monitor)
+    assert main(start) == 0
+    done = capsys.readouterr()
+    assert said in done.err
+    assert "Alarm." in done.out
+    assert history(world.monitor) == before
+    assert main([*start, str(world.batch("wed"))]) == 0
+    assert said not in capsys.readouterr().err
+
+
 def test_another_baseline_begins_anew(world: World, tmp_path):
     watch(world.monitor, world.batch("mon", noise=3.0), baseline=world.out, time=DAYS[0])
     assert watch(world.monitor, world.batch("tue", noise=3.0), time=DAYS[1]).alarm
@@ -122,7 +139,9 @@ def make_world_in(folder: Path) -> World:
 def test_a_changed_model_is_refused(world: World):
     watch(world.monitor, baseline=world.out)
     save_linear(world.folder / "other.onnx", np.ones((6, 4)))
-    with pytest.raises(InputError, match="has changed since the baseline"):
+    with pytest.raises(
+        InputError, match="has changed since the baseline: put the original model b"
+    ):
         watch(world.monitor, world.batch("mon"))
     (world.folder / "other.onnx").unlink()
     with pytest.raises(InputError, match="is not there any more"):
@@ -135,6 +154,41 @@ def test_a_page_of_the_user_is_not_replaced(world: World):
     with pytest.raises(OutputError, match="choose another folder"):
         watch(world.monitor, baseline=world.out)
     assert (world.monitor / "index.html").read_text() == "mine"
+
+
+def test_images_that_cannot_be_read_are_named(tmp_path, capsys):
+    pytest.importorskip("onnxruntime")
+    from PIL import Image
+
+    from ..cli.test_hostile_folders import save_onnx
+
+    rng = np.random.default_rng(0)
+    model = save_onnx(tmp_path / "model.onnx", maps=False)
+    for folder, bad in (("baseline", 0), ("mon", 2), ("tue", 60)):
+        (tmp_path / folder).mkdir()
+        for i in range(120):
+            image = np.clip(128 + rng.normal(0, 90, size=(8, 8, 3)), 0, 255).astype(np.uint8)
+            Image.fromarray(image).save(tmp_path / folder / f"{i:03}.png")
+        for i in range(bad):
+            (tmp_path / folder / f"{i:03}.png").write_text("torn")
+    calibrate(model, tmp_path / "baseline", tmp_path / "out")
+    command = ["watch", str(tmp_path / "monitor"), "--baseline", str(tmp_path / "out")]
+    assert main([*command, str(tmp_path / "mon")]) == 0
+    assert "2 inputs could not be read: 000.png, 001.png\n" in capsys.readouterr().err
+    assert main([*command, str(tmp_path / "tue")]) == 3
+    said = capsys.readouterr().err
+    assert "expected at most 10% of 120 inputs to be unreadable" in said
+    assert said.rstrip().endswith(f"; remove such files from {tmp_path / 'tue'}")
+    assert "--max-bad" not in said
+
+
+def test_a_folder_of_others_is_no_place_for_a_monitor(world: World):
+    images = world.folder / "images"
+    images.mkdir()
+    (images / "a.png").write_text("an image")
+    with pytest.raises(OutputError, match=r"is no monitor, but has files \(a\.png\): choose"):
+        watch(images, baseline=world.out)
+    assert [path.name for path in images.iterdir()] == ["a.png"]
 
 
 def test_a_calibrated_copy_in_the_place_of_the_model_is_refused(world: World, capsys):

@@ -32,17 +32,18 @@ from pseudocal.arrays import InputError
 from pseudocal.maps import IGNORED, check_classes
 from pseudocal.stored import StoredArray
 
+NAME_CLASSES = "calibrate with --classes FILE"  # what to do if no class names are known
 MISSING_NAMED = 3  # missing masks that an error lists
 
 
 def read_ground_truth(
-    path: Path, names: Sequence[str], classes: Sequence[str] = ()
+    path: Path, names: Sequence[str], classes: Sequence[str] = (), *, hint: str = NAME_CLASSES
 ) -> NDArray[np.int64]:
     """Read the class number of each input.
 
     A table with the columns `file` and `label` is matched by name. The labels of an array, of a
     table without `file`, or of a text file with one label per line are taken in the order of the
-    data.
+    data. `hint` says what to do about class names if none are known.
     """
     what = "a file of labels"
     check_regular(path, what)
@@ -56,10 +57,12 @@ def read_ground_truth(
         values = text_array([line for line in lines if line])
     if len(values) != len(names):
         raise InputError(f"{path} has {len(values)} labels for {len(names)} inputs")
-    return as_numbers(values, classes, path)
+    return as_numbers(values, classes, path, hint=hint)
 
 
-def as_numbers(values: NDArray[Any], classes: Sequence[str], path: Path) -> NDArray[np.int64]:
+def as_numbers(
+    values: NDArray[Any], classes: Sequence[str], path: Path, *, hint: str = NAME_CLASSES
+) -> NDArray[np.int64]:
     """Turn labels into class numbers; they may be numbers, numbers as text, or class names.
 
     >>> as_numbers(np.array(["dog", "cat"]), ["cat", "dog"], Path("labels.txt"))
@@ -80,7 +83,9 @@ def as_numbers(values: NDArray[Any], classes: Sequence[str], path: Path) -> NDAr
     if values.dtype.kind not in "OSUT":  # complex numbers, dates and time differences
         raise InputError(f"expected class numbers or names in {path}, got {values.dtype}")
     numbers = _numbers(classes)
-    return np.array([_number(value, numbers, path) for value in values.tolist()], dtype=np.int64)
+    return np.array(
+        [_number(value, numbers, path, hint) for value in values.tolist()], dtype=np.int64
+    )
 
 
 def check_range(truth: NDArray[np.int64], classes: int, path: Path) -> None:
@@ -117,7 +122,7 @@ def _whole_numbers(values: NDArray[Any], path: Path) -> NDArray[np.int64]:
     return values.astype(np.int64)
 
 
-def _number(value: Any, numbers: dict[str, int], path: Path) -> int:
+def _number(value: Any, numbers: dict[str, int], path: Path, hint: str) -> int:
     """Return the number of one class; `value` is text, or any object from a table."""
     if value is None or value == "":
         raise InputError(f"{path} has an empty label: each input needs one")
@@ -136,8 +141,7 @@ def _number(value: Any, numbers: dict[str, int], path: Path) -> int:
     short = repr(text if len(text) <= 50 else text[:50] + "...")
     if not numbers:
         raise InputError(
-            f"expected class numbers in {path}, got {short}: no class names are known; calibrate "
-            "with --classes FILE"
+            f"expected class numbers in {path}, got {short}: no class names are known; {hint}"
         )
     raise InputError(
         f"expected class numbers or names of the model's classes in {path}, got {short}"

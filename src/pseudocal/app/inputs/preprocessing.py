@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError
+from pseudocal.calibrators.wording import count
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -79,12 +80,14 @@ class Preprocessing:
         if self.order not in ("rgb", "bgr"):
             raise InputError(f"expected the order rgb or bgr, got {self.order!r}", setting="order")
         if self.channels not in (1, 3):
-            raise InputError(f"expected images of 1 or 3 channels, got {self.channels}")
+            raise InputError(
+                f"expected images of 1 or 3 channels, got {self.channels}", setting="layout"
+            )
         for name, values in (("mean", self.mean), ("std", self.std)):
             if len(values) not in (1, self.channels):
+                expected = "1 number" if self.channels == 1 else f"1 or {self.channels} numbers"
                 raise InputError(
-                    f"expected {name} as 1 or {self.channels} numbers, got {len(values)}: {values}",
-                    setting=name,
+                    f"expected {name} as {expected}, got {len(values)}: {values}", setting=name
                 )
             if not all(math.isfinite(value) for value in values):
                 raise InputError(f"expected {name} as finite numbers, got {values}", setting=name)
@@ -235,6 +238,7 @@ def preprocessing_for(
     if fraction is not None:
         settings |= {"resize": "crop", "edge": math.floor(min(settings["size"]) / fraction)}
     made = _made(settings)
+    _check_within(made, given)
     _check_shape(made, shape, known, "the model")
     if "edge" in given and given["edge"] < min(made.size):
         raise InputError(
@@ -270,7 +274,18 @@ def preprocessing_of_second(
         own |= {"resize": "crop", "edge": math.floor(min(size) / fraction)}
     elif first.edge is not None and "edge" not in own:
         own["edge"] = first.edge * min(size) // min(first.size)
-    made = _made(asdict(first) | own)
+    try:
+        made = _made(asdict(first) | own)
+    except InputError as error:
+        if error.setting not in ("mean", "std"):
+            raise
+        channels = count(own.get("channels", first.channels), "channel")
+        raise InputError(
+            f"the second opinion takes images of {channels}: {error.message}",
+            setting="second_preprocessing",
+            value="MEAN/STD",
+        ) from error
+    _check_within(made, given)
     _check_shape(made, shape, known, "the second opinion")
     return made
 
@@ -281,6 +296,16 @@ def _check_shape(made: Preprocessing, shape: Shape | None, known: dict[str, Any]
         raise InputError(
             f"{who} takes images of shape {shape}, but the settings give {made.shape}",
             setting="size",
+        )
+
+
+def _check_within(made: Preprocessing, given: dict[str, Any]) -> None:
+    """Refuse a mean for pixels from 0 to 255 if pixels are scaled to 0..1 first."""
+    if "mean" in given and max(made.mean) > 1 and math.isclose(made.scale, 1 / 255):
+        raise InputError(
+            f"expected a mean from 0 to 1, since pixels are scaled to 0..1 first, got "
+            f"{max(made.mean):g}: divide the mean and the std by 255",
+            setting="mean",
         )
 
 

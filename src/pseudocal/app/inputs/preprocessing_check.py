@@ -39,6 +39,7 @@ MOST_IMAGES = 300
 # the largest part of the images that a run prepares, and of its forward passes
 COST = 0.04
 ROUND = 8  # images of a round of the race
+FEWEST = 16  # images from which on an undecided race means something
 OUT_OF_RACE = 1.5  # standard errors behind another variant, the mean of both scores
 CHANCE = 0.006  # of a lead this large if the given variant were as good
 # the least gain by resizing in how far logits stand out: a tighter view often gains a little
@@ -56,6 +57,10 @@ CROP = 0.875  # the usual fraction left by the crop
 Images = ImageSet | RemoteImageSet
 # the preprocessing of the second model if the first has this one
 OfSecond = Callable[[Preprocessing], Preprocessing]
+
+
+class NotComparableError(Exception):
+    """The outputs of the model have no scores to compare."""
 
 
 class WrongPreprocessingError(InputError):
@@ -272,8 +277,8 @@ def compare_variants(
 ) -> list[Variant]:
     """Let the variants race over some images, and return those that were tried, best first.
 
-    Nothing is returned if the budget is too small, or if the model has no logits of more than two
-    classes for whole images.
+    Nothing is returned if the budget is too small. A model without logits of more than two classes
+    for whole images is not comparable.
 
     Args:
         predict: the model, from prepared images to logits.
@@ -313,8 +318,10 @@ def _race(
         prepared = _preparing(decoded)
         for variant in racing:
             logits = np.asarray(predict(prepared(variant.preprocessing)))
-            if logits.ndim != 2 or logits.shape[1] < 3:  # segmentation, or nothing to stand out
-                return []
+            if logits.ndim != 2:
+                raise NotComparableError("a segmentation model")
+            if logits.shape[1] < 3:  # nothing can stand out
+                raise NotComparableError("two classes")
             variant.logits.append(logits)
             if second is not None:
                 x = prepared(second[1](variant.preprocessing))
@@ -402,7 +409,7 @@ def check_preprocessing(
     rows: Sequence[int],
     passes: int,
     second: tuple[Predictor, OfSecond] | None = None,
-) -> int:
+) -> str:
     """Raise an error if another preprocessing is clearly better.
 
     Args:
@@ -413,11 +420,14 @@ def check_preprocessing(
         second: a second model, and how its images are prepared.
 
     Returns:
-        How many images were tried with the given preprocessing: 0 if nothing could be compared.
+        What was found, in words.
 
     """
     budget = Budget.of_run(len(rows), passes)
-    variants = compare_variants(predict, images, rows[:MOST_IMAGES], budget, second)
+    try:
+        variants = compare_variants(predict, images, rows[:MOST_IMAGES], budget, second)
+    except NotComparableError as error:
+        return f"not possible ({error})"
     better = better_than_given(variants)
     if better is not None:
         raise WrongPreprocessingError(
@@ -425,4 +435,10 @@ def check_preprocessing(
             "the predictions are more distinct; pass that, or --preprocess-check off to continue",
             table_of(variants),
         )
-    return max((each.images for each in variants if not each.flags), default=0)
+    if not variants:
+        return "not possible (too few images)"
+    given = next(each for each in variants if not each.flags)
+    rivals = [each for each in variants if each.flags and each.images == given.images]
+    if given.images < FEWEST and len(_still_racing([given, *rivals])) > 1:
+        return f"inconclusive: tried on {given.images} images only"
+    return f"no clearly better one found on {given.images} images"

@@ -120,24 +120,54 @@ def open_model(
         )
     named = kind in ("callable", "surrogate", "zero-shot") or is_hub_name(name)
     source = name if named else Path(name)
-    with _naming(name, "opened"):
+    with _naming(name, "be opened"):
         found = OPENERS[kind](source, classes=classes, trust=trust, typed=typed, **options)
+    found = replace(found, predict=NamedPredictor(name, found.predict))
     if found.export is None:
         return found
     # the damage of a file may show only when it is exported
-    return replace(found, export=_naming(name, "exported")(found.export))
+    return replace(found, export=_naming(name, "be exported")(found.export))
 
 
 @contextmanager
-def _naming(name: str, done: str) -> Iterator[None]:
+def _naming(name: str, what: str, hint: str = "") -> Iterator[None]:
     """Name the model and the type of an error: a damaged file makes its reader raise anything."""
     try:
         yield
     except (InputError, MissingExtraError, OSError):
         raise
     except Exception as error:
-        why = f"{type(error).__name__}: {one_line(error)}"
-        raise InputError(f"the model {name} cannot be {done}: {why}") from error
+        why = f"{type(error).__name__}: {reason_of(error)}"
+        raise InputError(f"the model {name} cannot {what}: {why}{hint}") from error
+
+
+def reason_of(error: Exception) -> str:
+    """What an error of a runtime says, on one line, without the position in the graph.
+
+    >>> reason_of(RuntimeError("Non-zero status code. Name:'Gemm' Status Message: wrong size"))
+    'wrong size'
+    """
+    return one_line(error).rpartition("Status Message: ")[2]
+
+
+@dataclass(frozen=True)
+class NamedPredictor:
+    """A model whose errors name it, and the shape of the inputs that it cannot run."""
+
+    name: str
+    predict: Predictor
+
+    def __call__(self, x: Inputs, /) -> Any:
+        """Predict one batch."""
+        shape = tuple(np.shape(x)[1:])
+        what = "run inputs"
+        hint = ""
+        if shape:
+            what += f" of shape {'x'.join(map(str, shape))}"
+        if len(shape) == 3:
+            hint = "; check --size, or --second-size of a second opinion"
+        with _naming(self.name, what, hint):
+            return self.predict(x)
 
 
 def model_file(
@@ -193,7 +223,10 @@ write hf:microsoft/resnet-18
         return "huggingface"
     if path.is_dir():
         if not (path / "config.json").exists():
-            raise InputError(f"the folder {name} has no config.json: expected a Hugging Face model")
+            raise InputError(
+                f"the folder {name} has no config.json: expected a Hugging Face model (a folder of "
+                "images is the data, which comes after the model)"
+            )
         return "huggingface"
     if path.is_file():
         return _kind_of_file(path)
@@ -400,7 +433,7 @@ class AsLogits:
     def __call__(self, x: Inputs, /) -> Logits:
         """Predict one batch."""
         values = np.asarray(self.predict(x))
-        _check_shape(values, self.binary)
+        check_output_shape(values, self.binary)
         if self.output_type == "probabilities":
             return _logit(values) if self.binary else _log(values)
         if self.output_type is None and _may_be_probabilities(values, self.binary):
@@ -421,7 +454,8 @@ def logits_reader(model: OpenModel, output_type: OutputType | None, binary: bool
     return AsLogits(model.predict, output_type, binary)
 
 
-def _check_shape(values: Floats, binary: bool) -> None:
+def check_output_shape(values: Floats, binary: bool = False) -> None:
+    """Refuse outputs that are not logits, or one number for two classes, by their shape."""
     if values.ndim > 2 and (values.ndim != 4 or binary):
         maps = "of every pixel (n, classes, height, width)"
         if binary:

@@ -14,6 +14,7 @@ predicted.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from pseudocal.app.models.model import (
     or_input_error,
     require_sound,
 )
-from pseudocal.arrays import InputError
+from pseudocal.arrays import InputError, Inputs, Predictor
 from pseudocal.extras import require
 from pseudocal.predictors.classifier import ClassifierPredictor
 
@@ -113,6 +114,22 @@ def is_classifier(model: Any) -> bool:
     return hasattr(model, "predict_proba") or hasattr(model, "decision_function")
 
 
+@dataclass(frozen=True)
+class OfArrays:
+    """A classifier that was fitted to arrays: columns of numbers lose their names."""
+
+    predict: Predictor
+
+    def __call__(self, x: Inputs, /) -> Any:
+        """Predict one batch."""
+        dtypes = getattr(x, "dtypes", ())  # of a data frame
+        if len(dtypes) and all(
+            isinstance(each, np.dtype) and each.kind in "biuf" for each in dtypes
+        ):
+            x = x.to_numpy()
+        return self.predict(x)
+
+
 def of_classifier(model: Any) -> OpenModel:
     """Wrap a fitted classifier, with the names of its features and classes."""
     names = getattr(model, "feature_names_in_", None)
@@ -120,9 +137,10 @@ def of_classifier(model: Any) -> OpenModel:
     first = getattr(model, "steps", [(None, model)])[0][1]  # of a pipeline
     texts = hasattr(first, "build_analyzer")  # which scikit-learn's vectorizers of texts have
     columns = None if names is None else tuple(str(name) for name in names)
+    predict = ClassifierPredictor(model)
     return OpenModel(
         kind="sklearn",
-        predict=ClassifierPredictor(model),
+        predict=predict if names is not None else OfArrays(predict),
         expects=Expects(
             None if width is None else (int(width),),
             None,

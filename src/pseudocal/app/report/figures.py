@@ -233,7 +233,7 @@ def _distinct(selection: Sequence[Threshold]) -> list[Threshold]:
 def _guarantee(report: Report) -> list[tuple[float, float]]:
     """Coverage and bound of each threshold that passed; a single one gets a line of its own."""
     threshold = report.threshold
-    if threshold is None or threshold.basis != "guaranteed":
+    if threshold is None or not threshold.passed:
         return []
     passed = [one for one in threshold.candidates if one.coverage <= threshold.coverage]
     points = [(one.coverage, one.bound) for one in passed]

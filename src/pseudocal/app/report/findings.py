@@ -240,7 +240,8 @@ def _accepted(threshold: RunThreshold, unit: str) -> Essential:
         "broken": ESTIMATES_BROKEN,
         "promise": threshold.promise,
     }
-    return Essential(f"trust_{threshold.basis}", values)
+    basis = "guaranteed" if threshold.passed else threshold.basis  # "about" tells them apart
+    return Essential(f"trust_{basis}", values)
 
 
 def _contradicted_by_labels(report: Report) -> bool:

@@ -32,7 +32,7 @@ from pseudocal.files import replacing
 
 CLASSES_SHOWN = 60  # thresholds by class, like the classes themselves
 LEAST_GAP = 1e-6  # a narrower interval is rounding error
-LIGHTS = ("guaranteed", "estimated", "not enough labels")
+LIGHTS = ("guaranteed", "measured", "estimated", "not enough labels")
 KNOWN_TASKS = {"huggingface": "image-classification", "huggingface-text": "text-classification"}
 
 
