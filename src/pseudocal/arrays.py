@@ -11,6 +11,7 @@ optional package is not installed.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Final, Literal, Protocol
@@ -369,6 +370,13 @@ def class_positions(labels: NDArray[Any]) -> str:
 def is_real(array: NDArray[Any]) -> bool:
     """Whether an array holds integers or floating-point numbers."""
     return array.dtype.kind in "iuf"
+
+
+def check_no_objects(arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse arrays of objects, which NumPy would pickle to write them."""
+    for name, array in arrays.items():
+        if array.dtype.hasobject:
+            raise InputError(f"expected arrays without objects, got {name} of dtype {array.dtype}")
 
 
 def looks_like_probabilities(logits: Logits) -> bool:

@@ -95,8 +95,8 @@ def judge_temperature(log_t: float, evidence: MeasuredEvidence) -> tuple[Measure
     ... )
     >>> print(judge_temperature(0.5, evidence)[1])
     The mean confidence is 35 points above the accuracy, and no temperature corrects that. With 20
-    labels, T is between 0.368 and 8.17 (90% interval, valid however many labels you add), which
-    hardly changes the confidence.
+    labels, T is between 0.368 and 8.17 (90% interval, valid however many labels you add): no
+    temperature in this range changes the confidence much.
 
     Labels in another order than the six classes of the model:
 

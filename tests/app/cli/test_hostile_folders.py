@@ -453,9 +453,11 @@ def test_the_table_of_the_page_says_which_command_opens_which_file(hostile):
             if event == "open" and os.path.dirname(path) == os.path.realpath(one.out):
                 opened.setdefault(os.path.basename(path), set()).add(words[0])
     opened = {name: commands for name, commands in opened.items() if ".aside" not in name}
-    listed = {
-        name: row.commands for row in table() if row.what.startswith("OUT:") for name in row.names
-    }
+    listed: dict[str, set[str]] = {}
+    for row in table():
+        if row.what.startswith("OUT:"):
+            for name in row.names:
+                listed.setdefault(name, set()).update(row.commands)
     elsewhere = {"parts/", ".pseudocal-staged", ".pseudocal-decided"}
     elsewhere |= {
         "second-1.npy",

@@ -158,7 +158,7 @@ def test_what_does_not_fit_is_named(pseudocal, first, second, tmp_path):
     done = pseudocal(*given)
     assert (done.code, "--second-opinion FILE" in done.err) == (3, True)
     done = pseudocal(*given, "--second-opinion", tmp_path / "few.npy", "--lam", 0.6)
-    assert (done.code, "got lam" in done.err) == (3, True)
+    assert (done.code, "got --lam" in done.err) == (3, True)
     tables = [
         write_table(tmp_path / f"{k}.csv", list("abcdef")[:k], second[:, :k].tolist())
         for k in (5, 6)

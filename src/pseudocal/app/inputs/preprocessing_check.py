@@ -438,7 +438,7 @@ def check_preprocessing(
     if not variants:
         return "not possible (too few images)"
     given = next(each for each in variants if not each.flags)
-    rivals = [each for each in variants if each.flags and each.images == given.images]
-    if given.images < FEWEST and len(_still_racing([given, *rivals])) > 1:
+    others = [each for each in variants if each.flags and each.images == given.images]
+    if given.images < FEWEST and len(_still_racing([given, *others])) > 1:
         return f"inconclusive: tried on {given.images} images only"
     return f"no clearly better one found on {given.images} images"

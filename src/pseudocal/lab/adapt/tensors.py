@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pseudocal.arrays import check_no_objects
 from pseudocal.extras import require
 from pseudocal.files import replacing
 from pseudocal.lab.adapt.devices import staged
@@ -148,6 +149,7 @@ def predict_batches(network: Network, inputs: Tensors) -> Iterator[tuple[Tensor,
 
 def save_arrays(path: Path, **arrays: np.ndarray[Any, Any]) -> None:
     """Write arrays to an .npz file."""
+    check_no_objects(arrays)
     with replacing(path) as aside:
         np.savez(aside, **arrays)  # type: ignore[arg-type]
 

@@ -18,7 +18,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import InputError
+from pseudocal.arrays import InputError, check_no_objects
 from pseudocal.files import replacing
 
 NamedArrays = dict[str, NDArray[Any]]
@@ -85,6 +85,7 @@ def read_checked(path: Path) -> NamedArrays | None:
 
 def write_checked(path: Path, arrays: NamedArrays) -> None:
     """Write arrays and their checksum file; a reader never sees half a file."""
+    check_no_objects(arrays)
     content = BytesIO()
     np.savez_compressed(content, **arrays)  # type: ignore[arg-type]
     checksum = hashlib.sha256(content.getvalue()).hexdigest()
