@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -205,3 +207,13 @@ def test_every_file_of_a_run_is_listed(collected: Run) -> None:
     assert {"run.json", "logits.npy", "second-0.npy", "evidence.npz", "probe.npy"} <= {
         name for name in COLLECTED if (collected.folder / name).exists()
     }
+
+
+def test_no_file_calls_back_into_one_above_it():
+    """The path of one image through `calibrate`, as `benchmarks/files.py` traces it."""
+    pytest.importorskip("onnxruntime")
+    script = Path(__file__).parents[2] / "benchmarks" / "files.py"
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "functions" in done.stdout
+    assert "circle" not in done.stdout, done.stdout

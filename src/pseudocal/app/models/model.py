@@ -20,8 +20,8 @@ LARGEST_BATCH = 2**16  # the largest fixed batch size that a model may have
 # a sigmoid of exactly 0 or 1 means a logit beyond float32
 SIGMOID_EPS = float(np.finfo(np.float32).eps)
 
-# From a temperature, a folder and a few real inputs to check with, to the names of the files
-# written to the folder.
+# From a temperature, a folder and a few real inputs, to the names of the files written to the
+# folder. It opens them again and compares their outputs with those expected (`check_exported`).
 Export = Callable[[float, Path, Inputs], list[str]]
 
 
@@ -112,38 +112,6 @@ def check_exported(found: Any, expected: Any, what: str) -> None:
         raise InputError(
             f"the calibrated {what} gives {found[0]} for the first input instead of {expected[0]}"
         )
-
-
-def exporting(
-    name: str,
-    predict: Predictor,
-    write: Callable[[float, Inputs], bytes],
-    reopen: Callable[[Path], OpenModel],
-    what: str,
-    *,
-    calibrated: Callable[[Any, float], Any] = np.divide,
-) -> Export:
-    """An export to one file, which is opened again and checked.
-
-    Args:
-        name: the name of the file.
-        predict: the model before calibration.
-        write: makes the content of the file from a temperature and a few inputs. It is made in
-            memory: on a full disk torch would abort the process.
-        reopen: opens the file.
-        what: what it is, for errors.
-        calibrated: the outputs to expect, from those before calibration and the temperature.
-
-    """
-
-    def export(temperature: float, folder: Path, probe: Inputs) -> list[str]:
-        target = folder / name
-        before = predict(probe)
-        target.write_bytes(write(temperature, probe))
-        check_exported(reopen(target).predict(probe), calibrated(before, temperature), what)
-        return [name]
-
-    return export
 
 
 def require_sound(condition: Any) -> None:

@@ -14,7 +14,6 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from pseudocal.app.models.model import (
     Chunked,
     Expects,
     OpenModel,
-    exporting,
+    check_exported,
     or_input_error,
 )
 from pseudocal.arrays import Floats, InputError, Inputs, Predictor
@@ -87,14 +86,20 @@ def open_onnx(
     probabilities = output_type == "probabilities"
     predict, entry = _predictor(_with_output(model, name) if hidden else path, name, device)
 
-    def write(temperature: float, _: Inputs) -> bytes:
+    def export(temperature: float, folder: Path, probe: Inputs) -> list[str]:
+        before = predict(probe)
+        expected = before / temperature
+        if probabilities:
+            expected = _power(before, temperature, binary)
         graph = calibrated_graph(
             model, name, temperature, probabilities=probabilities, binary=binary
         )
-        return bytes(graph.SerializeToString())
+        target = folder / "model.onnx"
+        target.write_bytes(graph.SerializeToString())
+        again = open_onnx(target, logits_tensor=name, output_type=output_type, binary=binary)
+        check_exported(again.predict(probe), expected, "graph")
+        return [target.name]
 
-    reopen = partial(open_onnx, logits_tensor=name, output_type=output_type, binary=binary)
-    calibrated = partial(_power, binary=binary) if probabilities else np.divide
     row_shape = tuple(d if isinstance(d, int) else None for d in entry.shape[1:])
     return OpenModel(
         kind="onnx",
@@ -105,7 +110,7 @@ def open_onnx(
             f"input {entry.name!r} {_shown(entry.shape)}",
             f"{output_type or 'logits'} in {name!r}",
         ),
-        export=exporting("model.onnx", predict, write, reopen, "graph", calibrated=calibrated),
+        export=export,
     )
 
 

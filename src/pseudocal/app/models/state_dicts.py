@@ -27,7 +27,6 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  torch's own customary name
 from torch.nn.utils.parametrizations import weight_norm
 
-from pseudocal.app.models.model import Expects, OpenModel, exporting
+from pseudocal.app.models.model import Expects, OpenModel, check_exported
 from pseudocal.arrays import InputError, Inputs
 from pseudocal.extras import require
 from pseudocal.predictors.torch_module import TorchPredictor
@@ -117,20 +116,24 @@ def open_state_dict(path: Path, architecture: str, *, device: str = "cpu", **_: 
     mean, std = imported.normal
     predict = TorchPredictor(imported.network.to(device))
 
-    def write(temperature: float, _: Inputs) -> bytes:
-        """The tensors under their names; SHOT's three files become one."""
-        content = BytesIO()
+    def export(temperature: float, folder: Path, probe: Inputs) -> list[str]:
+        """Write the tensors under their names; SHOT's three files become one."""
+        expected = predict(probe) / temperature
+        content = BytesIO()  # on a full disk torch would abort the process
         torch.save(with_temperature(read_state_dict(path), temperature), content)
-        return content.getvalue()
+        target = folder / "model.pth"
+        target.write_bytes(content.getvalue())
+        again = open_state_dict(target, architecture)
+        check_exported(again.predict(probe), expected, "state dict")
+        return [target.name]
 
-    reopen = partial(open_state_dict, architecture=architecture)
     preprocessing = {"size": (SIDE, SIDE), "edge": EDGE, "mean": mean, "std": std}
     return OpenModel(
         kind="state dict",
         predict=predict,
         expects=Expects((3, SIDE, SIDE), "float32", preprocessing=preprocessing),
         notes=(f"{architecture}: {imported.about}",),
-        export=exporting("model.pth", predict, write, reopen, "state dict"),
+        export=export,
     )
 
 

@@ -10,12 +10,11 @@ the file is trusted.
 from __future__ import annotations
 
 import warnings
-from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pseudocal.app.models.model import Chunked, Expects, OpenModel, exporting, or_input_error
+from pseudocal.app.models.model import Chunked, Expects, OpenModel, check_exported, or_input_error
 from pseudocal.arrays import Floats, InputError, Inputs, Predictor, as_numpy
 from pseudocal.extras import require
 
@@ -32,20 +31,24 @@ def open_exported(path: Path, *, device: str = "cpu", **_: Any) -> OpenModel:
         shape = [d if isinstance(d, int) else None for d in entry.shape]
         predict = _predictor(program, device)
 
-    def write(temperature: float, _: Inputs) -> bytes:
-        content = BytesIO()
+    def export(temperature: float, folder: Path, probe: Inputs) -> list[str]:
+        expected = predict(probe) / temperature
+        content = BytesIO()  # on a full disk torch would abort the process
         with or_input_error(f"{path}, a torch.export file, cannot be written"):
             program = torch.export.load(path)
             divide_output(program, temperature)
             torch.export.save(program, content)
-        return content.getvalue()
+        target = folder / "model.pt2"
+        target.write_bytes(content.getvalue())
+        check_exported(open_exported(target).predict(probe), expected, "program")
+        return [target.name]
 
     return OpenModel(
         kind="pt2",
         predict=predict,
         expects=Expects(tuple(shape[1:]) or None, str(entry.dtype).removeprefix("torch.")),
         notes=("input (" + ", ".join(str(d or "?") for d in shape) + ")",),
-        export=exporting("model.pt2", predict, write, open_exported, "program"),
+        export=export,
     )
 
 
@@ -92,12 +95,19 @@ def open_torchscript(path: Path, *, device: str = "cpu", **_: Any) -> OpenModel:
     """Open a file that `torch.jit.save` wrote."""
     torch_module = require("pseudocal.predictors.torch_module", "torch")
     predict = torch_module.TorchPredictor(_load_script(path, device))
-    write = partial(_divided_script, path)
+
+    def export(temperature: float, folder: Path, probe: Inputs) -> list[str]:
+        expected = predict(probe) / temperature
+        target = folder / "model.pt"
+        target.write_bytes(_divided_script(path, temperature, probe))
+        check_exported(open_torchscript(target).predict(probe), expected, "module")
+        return [target.name]
+
     return OpenModel(
         kind="torchscript",
         predict=predict,
         notes=("TorchScript does not describe its input",),
-        export=exporting("model.pt", predict, write, open_torchscript, "module"),
+        export=export,
     )
 
 
