@@ -380,8 +380,8 @@ def exported_table(found: dict[str, list[Judged]]) -> str:
         f"| mean of families | | {none:.1f} | {before:.1f} | {now:.1f} "
         f"| {oracle:.1f} | {ratio:.2f} | {worse_before:.0%} | {worse:.0%} |"
     )
-    head = "| family | models | none | before: always the agreement's T | exported now | oracle "
-    return table(head + "| ratio | worse: before | worse: now |", rows)
+    head = "| family | models | none | T always applied | pseudocal | oracle "
+    return table(head + "| ratio | worse if always applied | worse |", rows)
 
 
 def verdict_table(found: dict[str, list[Judged]]) -> str:

@@ -534,9 +534,8 @@ def losses(section: Section) -> str:
     if len(section.methods) > 1 and where:
         harmed += f" ({where})"
     return (
-        f"PseudoCal is worse than no calibration on {harmed}. If the best of the other calibrators "
-        "without target labels is picked for each task in hindsight, it is better than PseudoCal on "
-        f"{len(loss_rows(section))}."
+        f"PseudoCal is worse than no calibration on {harmed}. On {len(loss_rows(section))} tasks, at "
+        "least one other calibrator without target labels is better."
     )
 
 
@@ -549,7 +548,7 @@ def correspondence(section: Section) -> str:
     if chance not in rows or math.isnan(rows[PSEUDOCAL][-1].mean):
         return ""
     return (
-        f" Its correspondence rate is {100 * rows[PSEUDOCAL][-1].mean:.1f}% "
+        f" PseudoCal's correspondence rate is {100 * rows[PSEUDOCAL][-1].mean:.1f}% "
         f"(chance level {100 * rows[chance][-1].mean:.1f}%)."
     )
 

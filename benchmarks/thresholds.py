@@ -1,4 +1,4 @@
-"""Thresholds of confidence on development families: how often the promise is broken.
+"""Thresholds of confidence on development families: how often the error limit is broken.
 
     python benchmarks/thresholds.py prepare --data FOLDER    train, and keep the logits (minutes)
     python benchmarks/thresholds.py table                    the tables of docs/howto/thresholds.md
@@ -12,12 +12,12 @@ without labels. Families: those of `trust_families.py`, and the tasks of `trust.
 sentiment_4domains.npz and employment_ma.npz. Missing files are skipped and named.
 
 Labels are drawn `--draws` times for each target: at random, as `pseudocal label` spreads them, and
-as `pseudocal label --for-threshold` draws them. A promise is broken if more than the promised
+as `pseudocal label --for-threshold` draws them. A limit is broken if more than the allowed
 fraction of the accepted rows of the target are wrong. The oracle knows all labels and accepts as
-many rows as the promise allows, in the same order.
+many rows as the limit allows, in the same order.
 
 Chosen on these families: 100 candidates (of 20, 50, 100, 400) and a pool that reaches to 1.5 times
-the promised error (of 1, 1.5, 2, 3), both by the fraction of models with a guarantee at 50, 100 and
+the error limit (of 1, 1.5, 2, 3), both by the fraction of draws with a guarantee at 50, 100 and
 200 labels and 5 and 10%, on 151 of the models.
 """
 
@@ -72,7 +72,7 @@ PROMISES = (0.01, 0.05, 0.1)
 SAMPLINGS = ("random", "as label", "for the threshold")
 CACHE = Path("runs/thresholds")
 MOST_ROWS = 2000  # of a target, drawn at random
-CHANCE = 0.1  # of a broken promise, at most
+CHANCE = 0.1  # of a broken limit, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,7 +291,7 @@ def drawn(target: Target, n: int, sampling: str, max_error: float, second: bool,
 
 @dataclass
 class Tally:
-    """Over the draws of one target: guarantees, rows accepted, broken promises."""
+    """Over the draws of one target: guarantees, rows accepted, broken limits."""
 
     draws: int = 0
     guaranteed: int = 0
@@ -323,15 +323,15 @@ def percent(values: Iterable[float]) -> str:
 
 
 def suspicious(tallies: list[Tally]) -> int:
-    """Targets whose promise is broken more often than 10% allows, at a level of 1%."""
+    """Targets whose limit is broken more often than 10% allows, at a level of 1%."""
     return sum(binom.sf(t.broken - 1, t.draws, CHANCE) < 0.01 for t in tallies)
 
 
 def guarantee_table(targets: list[Target], draws: int, second: bool) -> Iterator[str]:
-    """Guarantees, coverage and broken promises by promise, number of labels and sampling."""
+    """Guarantees, coverage and broken limits by limit, number of labels and sampling."""
     yield (
-        "| promise | labels | sampling | models with a guarantee | covered | oracle | broken "
-        "| of guarantees | models above 10% |"
+        "| error limit | labels | sampling | draws with a guarantee | accepted | oracle | broken "
+        "| broken guarantees | models above 10% |"
     )
     yield "|---|---|---|---|---|---|---|---|---|"
     for max_error in PROMISES:
@@ -360,7 +360,10 @@ def guarantee_table(targets: list[Target], draws: int, second: bool) -> Iterator
 
 def family_table(targets: list[Target], draws: int) -> Iterator[str]:
     """By family: 100 labels, 5%, with agreement."""
-    yield "| family | models | random: guarantee | covered | for the threshold: guarantee | covered | broken | oracle |"
+    yield (
+        "| family | models | random: guarantee | accepted | for the threshold: guarantee "
+        "| accepted | broken | oracle |"
+    )
     yield "|---|---|---|---|---|---|---|---|"
     families = dict.fromkeys(target.family for target in targets)
     for family in families:
@@ -387,11 +390,11 @@ def family_table(targets: list[Target], draws: int) -> Iterator[str]:
 def estimate_table(targets: list[Target]) -> Iterator[str]:
     """Without labels: how often the estimate is broken, of the models for which there is one.
 
-    With a margin, the expected error is at most a quarter of the promise.
+    With a margin, the expected error is at most a quarter of the limit.
     """
     yield (
-        "| promise | ranking | models with an estimate | covered | oracle | broken | of estimates "
-        "| error over twice the promise, of estimates |"
+        "| error limit | ranking | models with an estimate | accepted | oracle | broken | broken estimates "
+        "| error over twice the limit, of estimates |"
     )
     yield "|---|---|---|---|---|---|---|---|"
     rankings = {
@@ -422,7 +425,7 @@ def estimate_table(targets: list[Target]) -> Iterator[str]:
 
 def refined_table(targets: list[Target], draws: int) -> Iterator[str]:
     """Ranking at a temperature fitted to the same labels: the guarantee is not exact there."""
-    yield "| promise | labels | models with a guarantee | covered | broken | of guarantees | models above 10% |"
+    yield "| error limit | labels | draws with a guarantee | accepted | broken | broken guarantees | models above 10% |"
     yield "|---|---|---|---|---|---|---|"
     for n in (50, 100):
         some = [target for target in targets if len(target.labels) >= 2 * n]
@@ -440,24 +443,24 @@ def refined_table(targets: list[Target], draws: int) -> Iterator[str]:
                     one.add(refined.accepted(threshold), target.wrong, max_error)
             for max_error, one in tallies.items():
                 found[max_error].append(one)
-        for max_error, of_promise in found.items():
-            given = sum(t.guaranteed for t in of_promise)
-            broken = sum(t.broken for t in of_promise)
+        for max_error, of_limit in found.items():
+            given = sum(t.guaranteed for t in of_limit)
+            broken = sum(t.broken for t in of_limit)
             cells = (
                 f"{max_error:.0%}",
                 str(n),
-                percent(t.guaranteed / t.draws for t in of_promise),
-                percent(t.covered / t.draws for t in of_promise),
-                percent(t.broken / t.draws for t in of_promise),
+                percent(t.guaranteed / t.draws for t in of_limit),
+                percent(t.covered / t.draws for t in of_limit),
+                percent(t.broken / t.draws for t in of_limit),
                 f"{100 * broken / given:.1f}",
-                f"{suspicious(of_promise)} of {len(of_promise)}",
+                f"{suspicious(of_limit)} of {len(of_limit)}",
             )
             yield "| " + " | ".join(cells) + " |"
 
 
 def class_table(targets: list[Target], draws: int) -> Iterator[str]:
-    """By class, 200 labels for a promise of 10%: how often each light is broken."""
-    yield "| light | classes | covered | broken |"
+    """By class, 200 labels for a limit of 10%: how often each light is broken."""
+    yield "| light | classes | accepted | broken |"
     yield "|---|---|---|---|"
     lights: defaultdict[str, list[tuple[float, bool]]] = defaultdict(list)
     for target in targets:
@@ -481,7 +484,7 @@ def class_table(targets: list[Target], draws: int) -> Iterator[str]:
 
 def recommended_table(targets: list[Target], draws: int) -> Iterator[str]:
     """How often as many labels as recommended give a guarantee."""
-    yield "| promise | models with a recommendation | median labels | guaranteed with as many |"
+    yield "| error limit | models with a recommendation | median labels | guaranteed with as many |"
     yield "|---|---|---|---|"
     for max_error in PROMISES[1:]:
         needed = [target.found(max_error, None, True).labels_needed for target in targets]

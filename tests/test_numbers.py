@@ -219,7 +219,7 @@ def test_the_command_prints_the_number_of_the_docs() -> None:
     pytest.importorskip("tomli_w")  # the application needs it
     thresholds = importlib.import_module("pseudocal.app.thresholds")
     path = DOCS / "evaluation/results/thresholds_held_out-1.csv"
-    stored = stored_value(path, "5%; agreement, confidence.of estimates")
+    stored = stored_value(path, "5%; agreement, confidence.broken estimates")
     assert same(f"{100 * thresholds.ESTIMATES_BROKEN:.0f}", stored)
 
 

@@ -306,8 +306,8 @@ TEMPLATES: dict[ReasonCode, str] = {
         "{weight:.0%}). Label about 50 inputs to find out which is right."
     ),
     ReasonCode.CONFIDENCE_COUNTS: (
-        "The estimated accuracy is {accuracy:.0%}, including the mean confidence ({before:.0%}) "
-        "with a weight of {weight:.0%}."
+        "With the mean confidence ({before:.0%}) at a weight of {weight:.0%}, the estimated accuracy "
+        "is {accuracy:.0%}."
     ),
     ReasonCode.MAY_BE_AT_CHANCE: (
         "The interval of the estimated accuracy includes chance ({chance:.0%}), so the "
@@ -441,9 +441,8 @@ TEMPLATES: dict[ReasonCode, str] = {
         "verdict."
     ),
     ReasonCode.LABELS_OUTSIDE_INTERVAL: (
-        FROM_LABELS
-        + ", but the given T = {temperature:.3g} lies outside this interval. It is still "
-        "closer to it than T = 1 (no calibration)."
+        FROM_LABELS + ", but the given T = {temperature:.3g} lies outside this interval. T = 1 (no "
+        "calibration) lies further from it."
     ),
     ReasonCode.LABELS_FURTHER: (
         FROM_LABELS + ", but the given T = {temperature:.3g} lies further from this interval than "

@@ -102,7 +102,7 @@ def test_a_text_classifier_is_predicted_without_mixup_and_calibrated_by_labels(
         r"Least confident inputs.*<span>a \w+ story, (very )*long</span>", report, re.DOTALL
     )
     of_a_fit = (
-        "not significantly different",
+        "the direction of the correction",
         "95% interval",
         "changed most",
         "after calibration",

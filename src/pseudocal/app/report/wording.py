@@ -384,7 +384,7 @@ EFFECTS: dict[str, str] = {
     ),
     "unfitted": "Nothing was applied: the confidences are unchanged.",
     "at_bound": "The search ended at the limit of its range, so T is undetermined.",
-    "near_one": "T is not significantly different from 1: you can skip calibration.",
+    "near_one": "The interval of T includes 1: the direction of the correction is unclear.",
     "lowers": "Dividing the logits by T lowers the confidences.",
     "raises": "Dividing the logits by T raises the confidences.",
     "overconfident": (
