@@ -418,3 +418,10 @@ def test_a_second_opinion_on_other_columns_is_named():
     other = make_pipeline(scaled, LogisticRegression()).fit(frame.assign(soil=frame["age"]), y)
     with pytest.raises(InputError, match=r"^the second opinion does not accept .*soil.* columns$"):
         CalibratedClassifier(model, second_opinion=other).fit(frame)
+
+
+def test_a_frozen_calibrated_classifier_is_unwrapped_too(digits):
+    model, inputs, _ = digits
+    frozen = FrozenEstimator(calibrated(model, TWO))
+    expected = calibrated(model, TWO).predict_proba(inputs)
+    np.testing.assert_array_equal(calibrated(frozen, TWO).predict_proba(inputs), expected)

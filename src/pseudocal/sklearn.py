@@ -16,6 +16,7 @@ from pseudocal.extras import MissingExtraError
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
     from sklearn.exceptions import NotFittedError
+    from sklearn.frozen import FrozenEstimator
     from sklearn.utils import get_tags
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as error:
@@ -228,9 +229,10 @@ def calibrated(model: Any, calibration: Calibration) -> CalibratedClassifier:
 
 def _unwrapped(model: Any) -> Any:
     """The classifier inside a `CalibratedClassifier`, whose probabilities have no temperature."""
-    while isinstance(model, CalibratedClassifier):
-        model = getattr(model, "estimator_", model.estimator)
-    return model
+    inner = model.estimator if isinstance(model, FrozenEstimator) else model
+    if not isinstance(inner, CalibratedClassifier):
+        return model
+    return _unwrapped(getattr(inner, "estimator_", inner.estimator))
 
 
 def _check_fitted(model: Any) -> None:

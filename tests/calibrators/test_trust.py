@@ -113,6 +113,14 @@ CASES = {  # the reason: what is judged, the verdict, and what must be true then
         "caution",
         lambda t, n: n["temperature"] == t.temperatures["agreement"] > 20,
     ),
+    ReasonCode.FEW_INPUTS: (
+        lambda: trust_of(
+            Labelled(20 * np.eye(10)[np.arange(99) % 10], np.arange(99) % 10),
+            agreements=[two(0.5)],
+        ),
+        "caution",
+        lambda t, n: n == {"inputs": 99, "enough": 100},
+    ),
     ReasonCode.ONE_CLASS: (
         lambda: trust_of(rows(largest=0.97), agreements=[two(0.5)]),
         "do not apply",
@@ -419,6 +427,13 @@ def test_an_extreme_temperature_is_never_applied(height, verdict):
     trust = trust_of(Labelled(height * np.eye(10)[own], own), agreements=[two(rate)])
     assert trust.verdict == verdict
     assert (trust.reasons[0].code == ReasonCode.EXTREME_TEMPERATURE) == (verdict == "caution")
+
+
+@pytest.mark.parametrize(("inputs", "verdict"), [(99, "caution"), (100, "apply")])
+def test_a_few_inputs_are_never_enough_to_apply_a_temperature(inputs, verdict):
+    own = np.arange(inputs) % 10
+    trust = trust_of(Labelled(20 * np.eye(10)[own], own), agreements=[two(0.5)])
+    assert trust.verdict == verdict
 
 
 def test_a_temperature_that_leaves_the_confidence_far_off_is_never_applied():

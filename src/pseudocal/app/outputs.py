@@ -444,6 +444,11 @@ def apply(
 
     The file appears once it is complete.
     """
+    if out.exists() and logits.exists() and out.samefile(logits):
+        raise InputError(
+            f"the probabilities would replace the logits in {logits}: choose another file",
+            setting="out",
+        )
     saved = load_outputs(logits, output_type=output_type, binary=binary, field=field)
     values = saved.array
     suffix = out.suffix.lower()

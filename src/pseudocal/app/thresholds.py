@@ -274,7 +274,7 @@ def promise(found: RunThreshold) -> str:
         )
     if found.basis == "estimated":
         return (
-            f"An estimated {most} of the accepted predictions are wrong. No labels were used. In "
+            f"An estimated {most} of the accepted predictions are wrong. This threshold uses no labels. In "
             f"our tests, the true error was higher than estimated for {ESTIMATES_BROKEN:.0%} of "
             "models. Label inputs to get a guarantee."
         )

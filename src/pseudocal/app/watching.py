@@ -202,7 +202,7 @@ def watch_steps(
         if baseline is not None:
             out = Path(baseline)
             seen = yield from _set_baseline(held, out, format_time(now), trust, trust_paths, device)
-            if seen and data is None:
+            if seen and (data is None or held.state().baseline.id != seen):
                 yield Note(
                     f"{out} was set as the baseline before: nothing changed. To restart the "
                     "monitor, calibrate on newer data and pass that run as --baseline",
@@ -233,8 +233,8 @@ def watch_steps(
 
 def _set_baseline(
     held: MonitorFolder, out: Path, time: str, trust: bool, trust_paths: bool, device: str
-) -> Generator[Note, None, bool]:
-    """Take a calibrated run as the baseline, unless it was one before; return whether it was."""
+) -> Generator[Note, None, str | None]:
+    """Take a calibrated run as the baseline; return its identity instead if it was one before."""
     finish_publishing(out)
     run = Run.open(out, trust_paths=trust_paths)
     record = run.record
@@ -244,7 +244,7 @@ def _set_baseline(
     temperature = calibration.temperature
     identity = identity_of("baseline", temperature, *arrays_of(run))
     if held.has_seen(identity):
-        return True
+        return identity
     if job is not None:
         _check_model(run, replace(job, trust=trust, device=device))
     if second_of(run) is None:
@@ -285,7 +285,7 @@ def _set_baseline(
         earlier = held.state()
         state = replace(state, kept=earlier.kept, period=earlier.period + 1)
     held.commit(state, event)
-    return False
+    return None
 
 
 def _check_model(run: Run, job: Job) -> None:

@@ -59,6 +59,8 @@ CLEAR = 0.15
 # pixels from 0 to 255 for a model trained on 0 to 1. The oracle's temperatures in `docs/paper/results`
 # are between 0.69 and 4.34
 EXTREME = 20.0
+# inputs below which a temperature without labels is never applied
+FEWEST_INPUTS = 100
 # in how many of ten cases of held-out families the calibration error fell: from `CLEAR` on, and with
 # other temperatures that are applied (`docs/evaluation/index.md`)
 FELL_CLEAR = 8
@@ -391,7 +393,12 @@ def judge(
     }
     verdict = findings[0][0]
     reasons = tuple(reason for _, reason in findings)
-    return Trust(verdict, reasons, estimate, evidence, score, effects)
+    trust = Trust(verdict, reasons, estimate, evidence, score, effects)
+    inputs = len(real.labels)
+    if verdict == "apply" and inputs < FEWEST_INPUTS:
+        numbers = {"inputs": float(inputs), "enough": float(FEWEST_INPUTS)}
+        return trust.doubted(Reason(ReasonCode.FEW_INPUTS, numbers))
+    return trust
 
 
 def _with_consensus(

@@ -22,6 +22,7 @@ class ReasonCode(StrEnum):
     # the temperature and the predictions
     TEMPERATURE_AT_BOUND = auto()
     EXTREME_TEMPERATURE = auto()
+    FEW_INPUTS = auto()
     ONE_CLASS = auto()
     DOMINANT_CLASS = auto()
     DOMINANT_PIXEL_CLASS = auto()
@@ -191,6 +192,10 @@ TEMPLATES: dict[ReasonCode, str] = {
     ReasonCode.EXTREME_TEMPERATURE: (
         "T = {temperature:.3g} is extreme. Check the preprocessing and whether the outputs are "
         "logits."
+    ),
+    ReasonCode.FEW_INPUTS: (
+        "There are only {inputs:.0f} inputs. Below {enough:.0f}, a temperature without labels may be "
+        "far off: use more inputs."
     ),
     ReasonCode.ONE_CLASS: (
         "One of {classes:.0f} classes gets {fraction:.0%} of predictions: the model hardly "

@@ -384,3 +384,20 @@ def test_a_table_is_read_once(logits, tmp_path, monkeypatch):
     record = Run.open(module.collect_outputs(tmp_path / "outputs.csv", tmp_path / "out")).record
     assert (record.classes, record.names[1]) == (("a", "b", "c"), "1.png")
     assert read == [tmp_path / "outputs.csv"]
+
+
+def test_percentages_are_no_logits(pseudocal, logits, tmp_path):
+    np.save(tmp_path / "percent.npy", 100 * softmax(logits))
+    done = pseudocal("label", tmp_path / "percent.npy", "-n", 50)
+    assert done.code == 3
+    assert "look like percentages: divide them by 100" in done.err
+
+
+def test_probabilities_do_not_replace_the_logits(pseudocal, logits, tmp_path):
+    np.save(tmp_path / "logits.npy", logits)
+    before = (tmp_path / "logits.npy").read_bytes()
+    Calibration("pseudocal", TemperatureScaling(2.0)).save(tmp_path / "calibration.json")
+    given = ("apply", tmp_path / "calibration.json", tmp_path / "logits.npy")
+    done = pseudocal(*given, "-o", tmp_path / "logits.npy")
+    assert (done.code, "would replace the logits" in done.err) == (3, True)
+    assert (tmp_path / "logits.npy").read_bytes() == before

@@ -87,7 +87,7 @@ def test_an_estimate_without_labels(pseudocal, out):
     content = rule(out)
     assert content["basis"] == "estimated"
     assert content["confidence"] == found.confidence
-    assert "No labels were used" in done.out
+    assert "This threshold uses no labels" in done.out
     assert f"--for-threshold 5% -n {found.labels_needed}" in done.out
     np.testing.assert_array_equal(accepted(out), confidence >= found.confidence)
 

@@ -153,6 +153,15 @@ def test_pixels_that_are_not_scaled_have_such_a_mean():
     assert made.mean == (127.0,)
 
 
+@pytest.mark.parametrize(
+    "given", [{"mean": (127.0,)}, {"mean": (-1.0,)}, {"std": (64.0,)}, {"std": (-1.0,)}]
+)
+def test_mean_and_std_of_scaled_pixels_are_from_0_to_1(given):
+    with pytest.raises(InputError, match="divide the mean and the std by 255") as refused:
+        preprocessing_for((3, 8, 8), {}, given)
+    assert refused.value.setting == next(iter(given))
+
+
 def test_a_mean_of_three_colours_is_not_that_of_a_grey_second_opinion():
     first = Preprocessing((8, 8), mean=(0.485, 0.456, 0.406), std=(0.25,))
     said = "the second opinion takes images of 1 channel: expected mean as 1 number, got 3"

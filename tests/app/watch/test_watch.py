@@ -103,6 +103,19 @@ def test_the_baseline_may_be_named_each_time(world: World):
     assert [event["kind"] for event in history(world.monitor)] == ["baseline", "batch", "batch"]
 
 
+def test_an_earlier_baseline_with_data_is_not_ignored_silently(world: World, tmp_path, capsys):
+    watch(world.monitor, world.batch("monday"), baseline=world.out)
+    (tmp_path / "later").mkdir()
+    later = make_world(tmp_path / "later", n=900)
+    watch(world.monitor, baseline=later.out)
+    command = ["watch", str(world.monitor), str(world.batch("tuesday")), "--baseline"]
+    said = "was set as the baseline before: nothing changed."
+    assert main([*command, str(world.out)]) == 0
+    assert f"{world.out} {said}" in capsys.readouterr().err
+    assert main([*command, str(later.out)]) == 0
+    assert said not in capsys.readouterr().err
+
+
 def test_a_repeated_baseline_without_data_says_that_nothing_changed(world: World, capsys):
     start = ["watch", str(world.monitor), "--baseline", str(world.out)]
     said = f"{world.out} was set as the baseline before: nothing changed. To restart the monitor, "

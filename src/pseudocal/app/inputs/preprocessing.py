@@ -300,13 +300,17 @@ def _check_shape(made: Preprocessing, shape: Shape | None, known: dict[str, Any]
 
 
 def _check_within(made: Preprocessing, given: dict[str, Any]) -> None:
-    """Refuse a mean for pixels from 0 to 255 if pixels are scaled to 0..1 first."""
-    if "mean" in given and max(made.mean) > 1 and math.isclose(made.scale, 1 / 255):
-        raise InputError(
-            f"expected a mean from 0 to 1, since pixels are scaled to 0..1 first, got "
-            f"{max(made.mean):g}: divide the mean and the std by 255",
-            setting="mean",
-        )
+    """Refuse a mean or std for pixels from 0 to 255 if pixels are scaled to 0..1 first."""
+    if not math.isclose(made.scale, 1 / 255):
+        return
+    for name, values in (("mean", made.mean), ("std", made.std)):
+        wrong = [value for value in values if not 0 <= value <= 1]
+        if name in given and wrong:
+            raise InputError(
+                f"expected a {name} from 0 to 1, since pixels are scaled to 0..1 first, got "
+                f"{wrong[0]:g}: divide the mean and the std by 255",
+                setting=name,
+            )
 
 
 def _made(settings: dict[str, Any]) -> Preprocessing:

@@ -46,6 +46,7 @@ from pseudocal.app.models.onnx import open_onnx
 from pseudocal.app.models.sklearn import is_classifier, of_classifier, open_skops
 from pseudocal.app.models.torch_files import open_exported, open_torchscript
 from pseudocal.arrays import (
+    PERCENT,
     Floats,
     InputError,
     Inputs,
@@ -53,6 +54,7 @@ from pseudocal.arrays import (
     Predictor,
     binary_logits,
     looks_like_probabilities,
+    probability_scale,
 )
 from pseudocal.extras import MissingExtraError, require
 from pseudocal.predictors import Deferred, as_predictor
@@ -436,6 +438,8 @@ class AsLogits:
         check_output_shape(values, self.binary)
         if self.output_type == "probabilities":
             return _logit(values) if self.binary else _log(values)
+        if not self.binary and probability_scale(values) == PERCENT:
+            raise InputError("the outputs look like percentages: divide them by 100")
         if self.output_type is None and _may_be_probabilities(values, self.binary):
             raise InputError(
                 "the outputs look like probabilities, not logits: they lie between 0 and 1",
