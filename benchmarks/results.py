@@ -372,14 +372,17 @@ def ece_of_tasks(section: Section) -> dict[Task, dict[str, float]]:
 def page(sections: Sequence[Section], store: Store, figures_in: Path) -> str:
     """The whole page; its figures are drawn into a folder."""
     parts = [
-        *preface(sections, store),
+        "# Results",
+        "This page compares all calibrators on our suites. [The benchmark](bench.md) says what a suite "
+        "is and how to run one.",
         *summary(sections),
+        *provenance(sections, store),
         *(part for each in sections for part in section_parts(each, store, figures_in)),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def preface(sections: Sequence[Section], store: Store) -> list[str]:
+def provenance(sections: Sequence[Section], store: Store) -> list[str]:
     """How the numbers were made, and where the rest of them is."""
     packages = ", ".join(f"{name} {version}" for name, version in training_versions().items())
     tasks = unique(task for section in sections for task in section.suite.tasks)
@@ -393,9 +396,8 @@ def preface(sections: Sequence[Section], store: Store) -> list[str]:
         f"[{section.suite.name}](results/{section.suite.name}.csv)" for section in sections
     )
     return [
-        "# Results",
+        "### How the numbers were made",
         "`python benchmarks/results.py --out STORE` runs all suites and writes this page. "
-        "[The benchmark](bench.md) says what a suite is and how to run one.",
         f"{packages}. {_processor()}, {os.cpu_count()} cores, shared with other work. Training, "
         f"predicting, mixing, calibrating and scoring {len(tasks)} models took "
         f"{seconds / 60:.0f} minutes of CPU, without the shared features of EfficientNet-Lite0.",
