@@ -104,12 +104,13 @@ bench: setup
 	$(BIN)/python benchmarks/surrogates.py
 	$(BIN)/python benchmarks/packages.py cli,onnx
 
-# Put what commands and code print into the pages that show it, and draw the images of the first pages again.
+# Put what commands and code print into the pages that show it, and draw their images again.
 .PHONY: docs-outputs
 docs-outputs: setup
 	$(BIN)/python .ci/run_pages.py --write
 	$(BIN)/python .ci/run_notebook.py --write
 	$(BIN)/python benchmarks/start_images.py
+	$(BIN)/python benchmarks/howto_pictures.py docs/images
 
 # Build what would be published and try it: metadata, the wheel with each extra, the tests of the sdist.
 release:
