@@ -206,7 +206,7 @@ def plan_run(job: Job, models: Models) -> Plan:
     if data.not_mixed is not None and seconds:
         raise InputError(
             f"a second opinion needs mixup samples, and {job.data} cannot be mixed (it has texts, "
-            "categories or missing values): remove it, and label about 50 inputs",
+            "categories or missing values): leave it out, and label about 50 inputs",
             setting="second_opinion",
         )
     inputs = data.inputs

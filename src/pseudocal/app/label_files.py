@@ -294,10 +294,9 @@ def _check_chosen(lines: dict[int, LabelLine], chosen: Sequence[int], run: Run, 
     missing = run.row_names[next(row for row in chosen if row not in lines)]
     raise InputError(
         f"{path} has no label for {missing!r}, but one for {strange.name!r} in line "
-        f"{strange.line}, which is not among the first {len(lines)} inputs to label. Put all "
-        "labels into one "
-        'file, and write "cannot tell" instead of skipping an input: inputs chosen in another way '
-        "do not represent the rest"
+        f"{strange.line}, which is not among the first {len(lines)} inputs to label. Put all labels "
+        'into one file, and write "cannot tell" instead of skipping an input: inputs chosen in '
+        "another way do not represent the rest"
     )
 
 
