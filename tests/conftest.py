@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -20,6 +21,9 @@ import pytest
 # the key that signs records: not that of who runs the tests
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="pseudocal-state-")
 atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
+
+# a shell ignores Ctrl-C in its background jobs, and so would this process and all that it starts
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CENTRES = np.random.default_rng(1).normal(size=(10, 16))
 
