@@ -35,6 +35,7 @@ SUM_ERROR = 1e-3  # of probabilities that were rounded
 SUM_ERRORS = ((20, 0.05), (4, 0.02), (1, 1e-6))
 FEWEST_ROWS = 4  # fewer rows may be written by hand, and must be strictly between 0 and 1
 PERCENT: Final = 100
+PERCENT_ERROR = 0.01  # of sums of percentages: larger logits are more often near a sum by chance
 ONE_LOGIT = (
     "one logit per row is two columns: pseudocal.binary_logits(z), or PseudoCal(binary=True) for a "
     "model"
@@ -405,6 +406,8 @@ def probability_scale(rows: NDArray[Any]) -> Literal[1, 100] | None:
 def _add_up(rows: NDArray[Any], scale: int) -> bool:
     """Whether rows lie between 0 and a number and add up to it, as far as their number demands."""
     error = next(error for fewest, error in SUM_ERRORS if len(rows) >= fewest)
+    if scale == PERCENT:
+        error = min(error, PERCENT_ERROR)
     if not ((rows >= 0) & (rows <= scale * (1 + SUM_ERROR))).all():  # whose sum could overflow
         return False
     if len(rows) < FEWEST_ROWS and not ((rows > 0) & (rows < scale)).all():

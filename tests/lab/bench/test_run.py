@@ -9,6 +9,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -144,6 +145,14 @@ def test_after_shot_source_rows_are_predicted_if_a_calibrator_asks(tiny, cache, 
     }
 
 
+def is_written(store: Path, name: str) -> bool:
+    """Whether a file is in the folder of a task, while a run writes and removes folders."""
+    try:
+        return any(store.glob(f"tasks/**/{name}"))
+    except FileNotFoundError:  # a folder was removed while it was searched
+        return False
+
+
 @pytest.mark.slow
 def test_a_run_that_is_killed_again_and_again_ends_as_if_undisturbed(
     tiny_file, tiny, done, tmp_path, content_of
@@ -154,11 +163,12 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_undisturbed(
         "mixup/pseudocal.npz",
         "calibrations/tempscal.json",
     ):
-        process = subprocess.Popen([sys.executable, "-m", "pseudocal", *words], env=os.environ)
-        while process.poll() is None and not list(tmp_path.glob(f"tasks/**/{moment}")):
-            time.sleep(0.002)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        with subprocess.Popen(
+            [sys.executable, "-m", "pseudocal", *words], env=os.environ
+        ) as running:
+            while running.poll() is None and not is_written(tmp_path, moment):
+                time.sleep(0.002)
+            running.send_signal(signal.SIGKILL)
         assert (
             not content_of(done.out).keys() <= content_of(tmp_path).keys()
         )  # it was still at work
