@@ -665,7 +665,7 @@ def _check_exists(target: Path) -> None:
 
 
 def _check_order(target: Path, labels: Path | None) -> None:
-    """Refuse a labels file in the place of the run, and a folder in the place of the labels."""
+    """Refuse a labels file passed as the run, with the run passed as the labels."""
     if target.is_file() and labels is not None and labels.is_dir():
         raise InputError(
             f"expected a run folder, got the file {target}: pass the folder first, {labels} {target}"

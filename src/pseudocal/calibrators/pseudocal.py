@@ -533,7 +533,7 @@ class _SecondOpinions:
             SurrogateCollector.check(real)
 
     def logits(self, inputs: Inputs, logits: Logits | Maps) -> list[Logits]:
-        """The logits of each second model for inputs of which the first one's logits are known."""
+        """The logits of each second model, for inputs that the model has predicted."""
         return second_logits(self.models, inputs, logits)
 
     def say(
