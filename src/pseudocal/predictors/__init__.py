@@ -99,7 +99,7 @@ def models_in(given: Any) -> list[Any]:
 def second_logits(
     seconds: Sequence[Predictor], inputs: Inputs, logits: Logits | Maps
 ) -> list[Logits]:
-    """What each second model predicts for inputs of which the first one's logits are known.
+    """What each second model predicts for inputs that the first model has predicted.
 
     It must have its classes.
 
