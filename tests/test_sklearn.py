@@ -257,6 +257,27 @@ def test_a_calibration_replaces_that_of_a_calibrated_classifier(digits):
     np.testing.assert_array_equal(unfitted.predict_proba(target), expected)
 
 
+def test_a_calibration_for_other_classes_is_refused(digits):
+    model, target, _ = digits
+    two_classes = LogisticRegression().fit([[0.0], [1.0]], ["no", "yes"])
+    fitted = CalibratedClassifier(model).fit(target[:300]).calibration_
+    assert fitted.classes == 10
+    with pytest.raises(InputError, match=r"expected logits of 10 classes, .* got 2"):
+        calibrated(two_classes, fitted)
+
+
+def test_fit_warns_before_it_drops_labels(digits):
+    model, target, truth = digits
+    free = CalibratedClassifier(model).fit(target[:300])
+    rows = rows_to_label(model.predict_log_proba(target[:300]), 50)
+    classes = np.searchsorted(model.classes_, truth[rows])
+    logits = model.predict_log_proba(target[:300])
+    labelled = calibrated(model, free.calibration_.refined(logits, LabelSample(rows, classes)))
+    with pytest.warns(UserWarning, match="replaced a calibration with labels"):
+        labelled.fit(target[:300])
+    assert labelled.calibration_ == free.calibration_
+
+
 def test_a_clone_has_no_calibration(digits):
     with pytest.raises(NotFittedError):
         clone(calibrated(digits[0], TWO)).predict_proba(digits[1])

@@ -23,6 +23,7 @@ except ImportError as error:
     raise MissingExtraError("scikit-learn", "sklearn") from error
 
 from pseudocal.calibrators import Calibration, PseudoCal
+from pseudocal.calibrators.calibration import check_same_classes
 from pseudocal.predictors.classifier import ClassifierPredictor
 
 __all__ = ["CalibratedClassifier", "calibrated"]
@@ -84,6 +85,14 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
             warnings.warn(
                 "y is ignored, since fit uses no labels: for a calibration with labels, pass them "
                 "to calibration_.refined, and the result to pseudocal.sklearn.calibrated",
+                UserWarning,
+                stacklevel=2,
+            )
+        earlier = getattr(self, "calibration_", None)
+        if earlier is not None and earlier.measured is not None:
+            warnings.warn(
+                "fit replaced a calibration with labels by one without labels: pass the labels to "
+                "calibration_.refined again",
                 UserWarning,
                 stacklevel=2,
             )
@@ -220,6 +229,7 @@ def calibrated(model: Any, calibration: Calibration) -> CalibratedClassifier:
         calibration.temperature  # noqa: B018
     except AttributeError as error:
         raise InputError(f"expected a calibration by a temperature, got {calibration!r}") from error
+    check_same_classes(calibration, len(model.classes_))
     both = CalibratedClassifier(model)._with(model, calibration)
     for name in ("n_features_in_", "feature_names_in_"):
         if hasattr(model, name):

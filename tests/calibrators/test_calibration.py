@@ -104,6 +104,38 @@ def test_a_calibration_without_a_temperature_says_so():
         _ = calibration.temperature
 
 
+def test_logits_of_other_classes_are_refused(tmp_path):
+    fitted = PseudoCal(seed=7).fit(lambda x: 5 * x, np.random.default_rng(0).normal(size=(300, 3)))
+    fitted.save(tmp_path / "calibration.json")
+    loaded = Calibration.load(tmp_path / "calibration.json")
+    assert loaded.classes == 3
+    four = np.zeros((6, 4))
+    for take in (
+        loaded,
+        loaded.probabilities,
+        lambda z: loaded.refined(z, LabelSample([0], [1])),
+        lambda z: loaded(z.reshape(-1, 4, 1, 1)),
+    ):
+        with pytest.raises(InputError, match=r"of 3 classes, as the calibration .* got 4"):
+            take(four)
+    with pytest.raises(InputError, match=r"for one image pass logits\[None\]"):
+        loaded(np.zeros((3, 5, 5)))
+
+
+def test_labels_give_the_number_of_classes():
+    assert TWO.classes is None
+    assert TWO.refined(LOGITS, LabelSample([0], [0], sampling="random")).classes == 3
+
+
+@pytest.mark.parametrize("classes", [1, -3, 10**400, 2.5, "3", True])
+def test_a_file_with_an_impossible_number_of_classes_is_refused(tmp_path, classes):
+    path = tmp_path / "calibration.json"
+    TWO.save(path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"classes": classes}))
+    with pytest.raises(InputError, match="expected a number of classes, got"):
+        Calibration.load(path)
+
+
 def test_a_bound_shows():
     calibration = Calibration("pseudocal", TemperatureScaling(1e-4, np.inf, 9, "lower"))
     assert calibration.bound == "lower"

@@ -271,7 +271,7 @@ def lesson_lines(compared: Mapping[str, Sequence[Line]]) -> Iterator[str]:
 
 
 def labelled_lines(each: Shown) -> Iterator[str]:
-    """What a few labels do, which come from the known ones here, and a page to label oneself."""
+    """The effect of a few labels, taken from the known ones here, and a page for labelling."""
     rows = rows_to_label(each.logits, max(LABELS))
     others = np.setdiff1d(np.arange(len(each.labels)), rows)
     yield f"{each.method}: inputs of `pseudocal label`, labelled here from the known labels:"
@@ -289,7 +289,7 @@ def labelled_lines(each: Shown) -> Iterator[str]:
         yield f"  {n:3} labels: {result}"
     change = f"from {errors[0]:.1%} to {errors[1]:.1%}"
     yield f"  {LABELS[1]} labels changed the ECE on the {len(others):,} images without a label {change}."
-    yield f"  label yourself: open {label(each.folder, LABELS[1])}, save labels.csv, then"
+    yield f"  To label them yourself, open {label(each.folder, LABELS[1])}, save labels.csv, and run"
     yield f"  pseudocal refine {each.folder} labels.csv"
 
 

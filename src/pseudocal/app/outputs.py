@@ -64,7 +64,12 @@ from pseudocal.arrays import (
     looks_like_probabilities,
 )
 from pseudocal.calibrators import Calibration
-from pseudocal.calibrators.calibration import scaled, scaled_probabilities, versions
+from pseudocal.calibrators.calibration import (
+    check_same_classes,
+    scaled,
+    scaled_probabilities,
+    versions,
+)
 from pseudocal.files import allocate_array, own_file, replacing
 from pseudocal.maps import check_maps
 from pseudocal.metrics import Outcomes, Segmented
@@ -360,6 +365,8 @@ def evaluate(
     loaded = None if calibration is None else load_calibration(calibration)
     saved = load_outputs(logits, output_type=output_type, binary=binary, field=field)
     values = saved.array
+    if loaded is not None:
+        check_same_classes(loaded, values.shape[1])
     if values.ndim == 4:
         kind: Any = Segmented
         score: Any = Segmented.of
@@ -451,6 +458,7 @@ def apply(
         )
     saved = load_outputs(logits, output_type=output_type, binary=binary, field=field)
     values = saved.array
+    check_same_classes(calibration, values.shape[1])
     suffix = out.suffix.lower()
     if suffix in TABLES and values.ndim == 2:
         _write_table(calibration, saved, out)

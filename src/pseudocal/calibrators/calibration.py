@@ -75,6 +75,15 @@ def scaled_probabilities(scaling: Scaling, logits: ArrayLike) -> Probabilities:
     return scaled(lambda rows: softmax(scaling(rows)), logits)
 
 
+def check_same_classes(calibration: Calibration, classes: int) -> None:
+    """Refuse logits with another number of classes than those the calibration was fitted on."""
+    if calibration.classes not in (None, classes):
+        raise InputError(
+            f"expected logits of {calibration.classes} classes, as the calibration was fitted on, "
+            f"got {classes}: it may belong to another model"
+        )
+
+
 def _estimates(content: Any) -> dict[str, float]:
     return {
         name: check_temperature(value)
@@ -131,6 +140,7 @@ class Calibration:
             `trust`.
         refused: The temperature that should not be applied, for the record, if `scaling` is T = 1
             instead.
+        classes: The number of classes it was fitted on, or None if it is unknown.
 
     """
 
@@ -143,12 +153,11 @@ class Calibration:
     estimates: dict[str, float] = field(default_factory=dict)
     measured: Measured | None = None
     refused: float | None = None
+    classes: int | None = None
 
     def __call__(self, logits: ArrayLike) -> Logits:
         """Correct logits `(n, classes)` or `(n, classes, height, width)`."""
-        array = as_numpy(logits, "logits")
-        check_not_probabilities(array)
-        return scaled(self.scaling, array)
+        return scaled(self.scaling, self._checked(logits))
 
     def probabilities(self, logits: ArrayLike) -> Probabilities:
         """Calibrated probabilities.
@@ -158,9 +167,15 @@ class Calibration:
                 like probabilities are refused: pass their logarithm.
 
         """
+        return scaled_probabilities(self.scaling, self._checked(logits))
+
+    def _checked(self, logits: ArrayLike) -> Logits:
+        """The logits as an array, which may be those of the calibration's model."""
         array = as_numpy(logits, "logits")
         check_not_probabilities(array)
-        return scaled_probabilities(self.scaling, array)
+        if array.ndim in (2, 4):  # other shapes are refused later
+            check_same_classes(self, array.shape[1])
+        return array
 
     def refined(
         self,
@@ -295,6 +310,7 @@ class Calibration:
             "estimates": self.estimates,
             "measured": None if self.measured is None else self.measured.to_dict(),
             "refused": self.refused,
+            "classes": self.classes,
         }
         path = Path(path)
         if not path.parent.is_dir():
@@ -327,6 +343,9 @@ class Calibration:
         if not isinstance(method, str):
             raise InputError(f"expected the name of a method, got {brief(method)}")
         trust, measured, refused = (content.get(key) for key in ("trust", "measured", "refused"))
+        classes = content.get("classes")
+        if classes is not None and (type(classes) is not int or not 2 <= classes < 2**63):
+            raise InputError(f"expected a number of classes, got {brief(classes)}")
         return cls(
             method=method,
             scaling=scaling,
@@ -337,6 +356,7 @@ class Calibration:
             estimates=_estimates(content.get("estimates", {})),
             measured=None if measured is None else Measured.from_dict(measured),
             refused=None if refused is None else check_temperature(refused),
+            classes=classes,
         )
 
 
@@ -402,6 +422,7 @@ def refine_any_logits(
 ) -> Calibration:
     """`Calibration.refined`, even if the logits look like probabilities."""
     z = as_logits(logits)
+    check_same_classes(calibration, z.shape[1])
     estimates = calibration.estimates
     # T is an estimate, unless it was set
     was_set = (
@@ -416,6 +437,12 @@ def refine_any_logits(
     priors = priors_of(estimates, z, widths, accuracy=accuracy)
     scaling, measured = as_applied(*refine(z, labels, priors=priors, groups=groups))
     found = replace(
-        calibration, scaling=scaling, measured=measured, estimates=estimates, refused=None
+        calibration,
+        scaling=scaling,
+        measured=measured,
+        estimates=estimates,
+        refused=None,
+        classes=z.shape[1],
+        versions=versions(),
     )
-    return replace(found, versions=versions()).without_refused()
+    return found.without_refused()

@@ -369,10 +369,13 @@ class PseudoCal:
         if evidence.mixup_samples.seen == 0:
             raise InputError(evidence.why_no_mixup_samples(settings.get("strategy")))
         found = {"mixup": evidence.temperature()}
+        real = evidence.real.labelled
+        classes = real.logits.shape[1]
         if settings.get("strategy"):  # for comparison only, so it gets no verdict
             settings["estimator"] = "mixup"
-            return Calibration("pseudocal", found["mixup"], settings, evidence.counts)
-        real = evidence.real.labelled
+            return Calibration(
+                "pseudocal", found["mixup"], settings, evidence.counts, classes=classes
+            )
         agreements = evidence.agreements
         consensus = consensus_from(agreements, real)
         if consensus is not None:
@@ -397,7 +400,13 @@ class PseudoCal:
             if name != "none" and not each.bound
         }
         fitted = Calibration(
-            "pseudocal", found[used], settings, evidence.counts, trust=trust, estimates=estimates
+            "pseudocal",
+            found[used],
+            settings,
+            evidence.counts,
+            trust=trust,
+            estimates=estimates,
+            classes=classes,
         )
         return fitted.without_refused()
 
@@ -609,11 +618,19 @@ def unmixed_calibration(evidence: Evidence, settings: dict[str, Any], why: Reaso
         why: Why nothing was mixed.
 
     """
-    confidence = float(confidences(evidence.real.labelled.logits).mean())
+    logits = evidence.real.labelled.logits
+    confidence = float(confidences(logits).mean())
     known = {"confidence before": confidence, "confidence after": confidence, "mixup_samples": 0.0}
     reasons = (why, Reason(ReasonCode.NOTHING_FITTED))
     trust = Trust("caution", reasons, AccuracyEstimate(confidence, 0.0, 1.0), known)
-    return Calibration("none", TemperatureScaling(1.0), settings, evidence.counts, trust=trust)
+    return Calibration(
+        "none",
+        TemperatureScaling(1.0),
+        settings,
+        evidence.counts,
+        trust=trust,
+        classes=logits.shape[1],
+    )
 
 
 def _checked(model: Any, binary: bool) -> Checked:

@@ -202,7 +202,15 @@ def calibrate_saved_outputs(
     reasons.append(Reason(ReasonCode.SAVED_OUTPUTS_LABEL))
     trust = Trust("caution", tuple(reasons), estimate, evidence, None, effects)
     counts = {"pairs": 0, "mixup_samples": 0, "forward_passes": 0}
-    return Calibration(method, scaling, settings or {}, counts, trust=trust, estimates=estimates)
+    return Calibration(
+        method,
+        scaling,
+        settings or {},
+        counts,
+        trust=trust,
+        estimates=estimates,
+        classes=own.shape[1],
+    )
 
 
 def _doubts(pair: SavedPair) -> list[Reason]:

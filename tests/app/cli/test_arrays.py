@@ -57,6 +57,20 @@ def test_apply_writes_probabilities(pseudocal, saved):
     )
 
 
+def test_a_calibration_for_other_classes_is_refused(pseudocal, saved):
+    calibration = saved / "calibration.json"
+    Calibration("pseudocal", TemperatureScaling(3.0), classes=5).save(calibration)
+    logits = saved / "z.npy"
+    for words in (
+        ("apply", calibration, logits, "-o", saved / "p.npy"),
+        ("evaluate", logits, saved / "y.npy", "--calibration", calibration),
+    ):
+        done = pseudocal(*words)
+        assert done.code == 3
+        assert "expected logits of 5 classes" in done.err
+    assert not (saved / "p.npy").exists()
+
+
 def test_apply_takes_probabilities(pseudocal, saved):
     np.save(saved / "p.npy", softmax(np.load(saved / "z.npy")))
     files = (saved / "calibration.json", saved / "p.npy", "-o", saved / "q.npy")
