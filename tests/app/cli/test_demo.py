@@ -6,6 +6,7 @@ Its table says what its reports say, and it says plainly when a calibrator made 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import cast
@@ -29,6 +30,8 @@ from pseudocal.app.demo import (
 )
 from pseudocal.calibrators import Reason, ReasonCode, oracle, uncalibrated
 from pseudocal.calibrators.trust import AccuracyEstimate, Trust
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def check_agreement(lines: list[str], shown: list[Shown]) -> None:
@@ -151,3 +154,11 @@ def test_the_whole_demo_shows_a_verdict_of_each_kind(pseudocal, tmp_path):
         for m in ("source-only", "mcc")
     ]
     check_agreement(done.out.rstrip("\n").splitlines(), shown)
+    page = (ROOT / "docs" / "howto" / "images.md").read_text(encoding="utf-8")
+    (on_page,) = re.findall(r"^\$ pseudocal demo\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert words(done.out)[: len(words(on_page))] == words(on_page)
+
+
+def words(printed: str) -> list[list[str]]:
+    """Each line without its numbers, whose last digits depend on the machine."""
+    return [re.findall(r"[A-Za-z]{2,}", line) for line in printed.splitlines()]
