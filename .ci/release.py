@@ -1,11 +1,13 @@
 """Check the packages that would be published: `make release`.
 
 Builds the sdist and the wheel, checks their metadata, installs the wheel alone and with each extra
-into an environment of its own, without constraints, and runs a few lines that use the extra. Then
+into a separate environment, without constraints, and runs a few lines that use the extra. Then
 it runs the commands of docs/howto/tables.md from the wheel, with the versions of constraints.txt,
-and the library's tests from the sdist. Sizes are printed. `python .ci/release.py cli onnx` tries
-these extras only, `python .ci/release.py tables` the page only. `--oldest` (`make test-oldest`)
-installs the oldest version that pyproject.toml allows of each direct dependency.
+and the library's tests from the sdist. It prints sizes. If all of this passes, the two files are in
+`dist/`, ready for `twine upload`. `python .ci/release.py cli onnx` tries these extras only, and
+`python .ci/release.py tables` the page only; they leave `dist/` alone. `--oldest`
+(`make test-oldest`) installs the oldest version that pyproject.toml allows of each direct
+dependency.
 """
 
 from __future__ import annotations
@@ -223,14 +225,16 @@ def main() -> None:
         for extra in offered:
             if extra not in NOT_FOR_USERS and (not chosen or extra in chosen):
                 try_wheel(wheel, extra, Path(folder), limits)
-        if TABLES in chosen or not (chosen or given.oldest):
+        everything = not (chosen or given.oldest)
+        if TABLES in chosen or everything:
             test_tables(wheel, Path(folder))
-        if not (chosen or given.oldest):
+        if everything:
             test_sdist(sdist, Path(folder))
+            keep_in(ROOT / "dist", wheel, sdist)
 
 
 def build(folder: Path) -> tuple[Path, Path]:
-    """The wheel and the sdist, built and checked in an environment of their own."""
+    """The wheel and the sdist, built and checked in a separate environment."""
     python = environment(folder / "build")
     install(python, "build", "twine")
     run(python, "-m", "build", "--outdir", str(folder / "dist"), str(ROOT))
@@ -298,6 +302,16 @@ def test_sdist(sdist: Path, folder: Path) -> None:
     print("the library's tests pass from the sdist", flush=True)
 
 
+def keep_in(dist: Path, *files: Path) -> None:
+    """Replace the files of `dist` by those that were tried, and say how to upload them."""
+    shutil.rmtree(dist, ignore_errors=True)
+    dist.mkdir()
+    for file in files:
+        shutil.copy2(file, dist)
+    names = " ".join(f"{dist.name}/{file.name}" for file in files)
+    print(f"Everything passed. To publish: twine upload {names}", flush=True)
+
+
 def environment(place: Path) -> Path:
     """A new environment. Returns its Python."""
     venv.create(place, with_pip=True, clear=True)
@@ -311,7 +325,7 @@ def install(python: Path, *requirements: str) -> None:
 
 
 def run(*words: str | Path, cwd: Path | None = None) -> None:
-    """Run a program, and stop if it fails. No code but that of its environment is seen."""
+    """Run a program without PYTHONPATH, and stop if it fails."""
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run([str(word) for word in words], cwd=cwd, env=clean, check=False)
     if done.returncode:
