@@ -40,6 +40,10 @@ weights = 3 * rng.normal(size=(8, 4))
 calibration = PseudoCal().fit(lambda x: x @ weights, rng.normal(size=(400, 8)))
 assert calibration.temperature > 0
 assert "torch" not in sys.modules
+
+import subprocess
+command = subprocess.run([sys.executable, "-m", "pseudocal"], capture_output=True, text=True)
+assert (command.returncode, command.stderr.count("\\n")) == (5, 1), command.stderr
 """
 TORCH = """
 import torch

@@ -11,15 +11,18 @@ import sys
 def command() -> int:
     """Import the command and run it."""
     try:
+        from pseudocal.extras import MissingExtraError
+
         try:
             from pseudocal.app.cli import command as run
         except ModuleNotFoundError as error:
-            from pseudocal.extras import MissingExtraError
-
             missing = MissingExtraError(error.name or "typer", "cli")
-            sys.stderr.write(f"pseudocal: {missing}\n")
-            return 5
-        return run()
+        except MissingExtraError as error:
+            missing = error
+        else:
+            return run()
+        sys.stderr.write(f"pseudocal: {missing}\n")
+        return 5
     except KeyboardInterrupt:
         sys.stderr.write("pseudocal: interrupted\n")
         return 130

@@ -56,6 +56,18 @@ def test_a_process_ends_with_the_code_of_the_command(monkeypatch, tmp_path, caps
     assert "report.json" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("missing", ["msgspec", "tomli_w", "typer"])
+def test_without_its_extra_the_command_names_it_in_one_line(missing, tmp_path):
+    code = f"import sys; sys.modules[{missing!r}] = None; {AS_A_SCRIPT}"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--help"], cwd=tmp_path, capture_output=True, text=True
+    )
+    expected = (
+        f"pseudocal: expected the package {missing}, got none: pip install 'pseudocal[cli]'\n"
+    )
+    assert (done.returncode, done.stderr, done.stdout) == (5, expected, "")
+
+
 INTERRUPTED = """
 import os, signal, sys
 
