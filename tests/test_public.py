@@ -8,6 +8,7 @@ from __future__ import annotations
 import doctest
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
@@ -18,6 +19,12 @@ def test_public_names_are_few_and_sorted():
     assert pseudocal.__all__ == sorted(pseudocal.__all__)
     assert len(pseudocal.__all__) <= 20
     assert all(hasattr(pseudocal, name) for name in pseudocal.__all__)
+
+
+def test_the_version_is_that_of_the_package():
+    assert pseudocal.__version__ == version("pseudocal")
+    with pytest.raises(AttributeError, match="has no attribute 'versoin'"):
+        _ = pseudocal.versoin
 
 
 @pytest.mark.parametrize("name", [n for n in pseudocal.__all__ if n != "metrics"])

@@ -9,6 +9,8 @@
 np.True_
 """
 
+from typing import Any
+
 from pseudocal.arrays import InputError, Labelled, binary_logits, softmax
 from pseudocal.calibrators import Calibration, LabelSample, PseudoCal, rows_to_label
 from pseudocal.calibrators.surrogate import Surrogate
@@ -49,3 +51,12 @@ __all__ = [
     "rows_to_label",
     "softmax",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`__version__`, looked up when it is first asked for."""
+    if name == "__version__":
+        from pseudocal.calibrators.calibration import versions
+
+        return versions()["pseudocal"]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
