@@ -227,7 +227,7 @@ def test_is_the_exact_optimum(known, classes, truth):
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.integers(0, 10_000),
     st.integers(2, 9),
@@ -304,7 +304,7 @@ def test_the_error_of_equal_weights_is_that_of_none(known):
 
 
 @given(st.floats(0.01, 100))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_scaling_the_logits_scales_the_temperature(factor):
     rng = np.random.default_rng(1)
     logits, labels = rng.standard_normal((300, 4)) * 3, rng.integers(0, 4, 300)

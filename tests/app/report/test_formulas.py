@@ -119,7 +119,7 @@ def test_predictions_hold_no_formula_and_name_their_inputs_as_labels(names, clas
 
 @given(different_names)
 @example(HOSTILE)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_table_to_label_holds_no_formula_and_labels_find_their_inputs(names):
     n = len(names)
     with TemporaryDirectory() as folder:
