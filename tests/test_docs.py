@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
@@ -33,6 +34,20 @@ def ci_module(name: str) -> Any:
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_code_can_be_pasted_into_a_session(page: Path) -> None:
+    """Until Python 3.13, a blank line must follow a loop, and may not stand within one."""
+    for code in code_in(page):
+        lines = code.splitlines()
+        statements = ast.parse(code).body
+        for statement, following in zip(statements, [*statements[1:], None], strict=True):
+            if not hasattr(statement, "body"):
+                continue
+            last = statement.end_lineno
+            assert all(lines[statement.lineno - 1 : last]), f"a blank line within {lines[last - 1]}"
+            assert following is None or not lines[last], f"no blank line after {lines[last - 1]}"
 
 
 def architecture() -> str:
