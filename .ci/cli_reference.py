@@ -46,7 +46,7 @@ def section(name: str, command: Any) -> Iterator[str]:
     yield " ".join([name, *words, "[OPTIONS]"])
     yield "```\n"
     if arguments:
-        yield from table("argument", [(f"`{value_of(p)}`", p.help or "") for p in arguments])
+        yield from table("argument", [(code_of(p), p.help or "") for p in arguments])
     panels: dict[str, list[Any]] = {}
     for option in options:
         if option.name != "help":
@@ -67,9 +67,12 @@ def table(head: str, rows: list[tuple[str, str]]) -> Iterator[str]:
 def flags_of(option: Any) -> str:
     """The names of an option, and what it takes."""
     names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
-    # an escaped bar within code would show its backslash
-    values = " or ".join(f"`{value}`" for value in value_of(option).split("|"))
-    return names if option.is_flag else f"{names} {values}"
+    return names if option.is_flag else f"{names} {code_of(option)}"
+
+
+def code_of(parameter: Any) -> str:
+    """What a parameter takes, as code. A bar within code would end the cell of a table."""
+    return " or ".join(f"`{value}`" for value in value_of(parameter).split("|"))
 
 
 def value_of(parameter: Any) -> str:
