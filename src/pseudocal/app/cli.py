@@ -76,6 +76,7 @@ from pseudocal.calibrators import PseudoCal
 from pseudocal.calibrators.calibration import versions
 from pseudocal.calibrators.wording import count
 from pseudocal.extras import MissingExtraError
+from pseudocal.scaling import TemperatureScaling
 
 # the options that may stand beside --job, those of two saved outputs, and those of a monitor
 PRINTED = {"quiet", "as_json", "exit_code"}
@@ -739,7 +740,11 @@ def apply(
     loaded = load_calibration(calibration)
     saved: dict[str, Any] = {"output_type": output_type, "binary": binary, "field": field}
     shape = apply_to_file(loaded, logits, out, **saved)
-    typer.echo(f"{out}: probabilities of shape {shape}")
+    by = loaded.method
+    if isinstance(loaded.scaling, TemperatureScaling):
+        by = f"T = {loaded.temperature:.4f}"
+    verdict = "" if loaded.verdict is None else f", verdict: {loaded.verdict}"
+    typer.echo(f"{out}: probabilities of shape {shape}; {by}{verdict}")
 
 
 @app.command(

@@ -158,13 +158,11 @@ def change_lines(change: Change) -> Iterator[str]:
     worse = [one for one in change.classes if max(one.increase.values()) > 0][:3]
     if worse:
         listed = [
-            f"{_class_words(one.name)} ({one.before:.0%} in the baseline, {one.now:.0%} now)"
+            f"{_class_words(one.name)} ({one.before:.0%} of predictions in the baseline, "
+            f"{one.now:.0%} now)"
             for one in worse
         ]
-        yield (
-            "Predicted classes that contribute most to this change (fraction of predictions): "
-            f"{', '.join(listed)}."
-        )
+        yield f"Inputs predicted as these classes contribute most to the change: {', '.join(listed)}."
 
 
 def _class_words(name: str) -> str:
@@ -199,7 +197,10 @@ def labels_lines(event: LabelsEvent) -> Iterator[str]:
             "confidences, not predictions: retrain the model."
         )
     if event.advice:
-        yield f"{'Until then' if event.retrain else 'Recommendation'}: {event.advice}."
+        if event.retrain:
+            yield f"Until then, {event.advice[0].lower()}{event.advice[1:]}."
+        else:
+            yield f"Recommendation: {event.advice}."
     if event.rearmed:
         yield "The labelled batches are the new baseline of the alarm."
 

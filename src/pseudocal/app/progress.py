@@ -148,7 +148,7 @@ def _temperature_line(result: Result) -> str:
         return f"T = 1 (fitted {fit.refused:.3f}, rejected); model unchanged"
     if result.report.unfitted:
         return "T = 1 (nothing applied); model unchanged"
-    low, high = ("inf" if end is None else f"{end:.3f}" for end in (fit.low, fit.high))
+    low, high = ("inf" if end is None else f"{end:,.3f}" for end in (fit.low, fit.high))
     level = "95%" if result.report.labels is None else "90%"
     return f"T = {fit.temperature:.4f}, {level} interval {low} to {high}"
 

@@ -258,8 +258,8 @@ class Run:
         path = own_file(folder, RECORD)
         if not path.is_file():
             raise InputError(
-                f"{folder} has no {RECORD}, so there are no logits to work with: run pseudocal "
-                f"calibrate MODEL DATA -o {folder} first, without --no-logits"
+                f"{folder} has no {RECORD}, so there are no logits to work with: pass a folder that "
+                "pseudocal calibrate MODEL DATA -o FOLDER wrote without --no-logits"
             )
         run = cls(folder, decode_json(path, RunRecord, "a run record"))
         if trust_paths is not None:

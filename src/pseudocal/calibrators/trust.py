@@ -395,7 +395,7 @@ def judge(
     reasons = tuple(reason for _, reason in findings)
     trust = Trust(verdict, reasons, estimate, evidence, score, effects)
     inputs = len(real.labels)
-    if verdict == "apply" and inputs < FEWEST_INPUTS:
+    if verdict != "do not apply" and used != "none" and inputs < FEWEST_INPUTS:
         numbers = {"inputs": float(inputs), "enough": float(FEWEST_INPUTS)}
         return trust.doubted(Reason(ReasonCode.FEW_INPUTS, numbers))
     return trust

@@ -36,7 +36,10 @@ def test_there_is_a_line_for_each(folders, tmp_path):
     )
     assert monday.ece == f"{ece.before.value:.1%} → {ece.after.value:.1%}"
     assert monday.accuracy.endswith("% (ground truth)")
-    assert monday.recommendation == "Deploy model.onnx instead of the original: out/model.onnx"
+    assert (
+        monday.recommendation
+        == "Deploy the calibrated model.onnx instead of the original: out/model.onnx"
+    )
     assert "pseudocal label out -n 50" in tuesday.recommendation
     assert (tuesday.temperature, tuesday.ece, tuesday.tone) == ("1 (2.900 rejected)", "-", "bad")
     assert tuesday.accuracy == "58%, 46% to 70% (estimated from agreement)"

@@ -71,7 +71,8 @@ def test_labels_measure_it(made):
     [
         (
             "apply",
-            "Deploy model.onnx instead of the original, or first label 50 inputs to measure accuracy: out/model.onnx",
+            "Deploy the calibrated model.onnx instead of the original, or first label 50 inputs to "
+            "measure accuracy: pseudocal label out -n 50",
         ),
         ("caution", "Label 50 inputs before you deploy: pseudocal label out -n 50"),
         (
@@ -99,7 +100,8 @@ def test_each_verdict_has_one_recommendation(made, verdict, text):
 def test_a_measured_calibration_asks_for_no_labels(made):
     measured = made.make_report(verdict="apply", labelled=True)
     assert (
-        str(measured.recommendation) == "Deploy model.onnx instead of the original: out/model.onnx"
+        str(measured.recommendation)
+        == "Deploy the calibrated model.onnx instead of the original: out/model.onnx"
     )
 
 

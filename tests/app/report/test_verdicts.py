@@ -21,6 +21,7 @@ from pseudocal.app.report.findings import (
     is_contradicted,
     second_opinions,
 )
+from pseudocal.calibrators import Reason, ReasonCode
 from pseudocal.calibrators.trust import AccuracyEstimate
 
 
@@ -92,6 +93,17 @@ def test_ground_truth_that_contradicts_a_rejection_or_confirms_it(made):
     still_bad = replace(better, metrics=metrics)
     assert not is_contradicted(still_bad)
     assert "rejected_lowers_ece_little" in [fact.code for fact in facts_of(still_bad)]
+    numbers = {
+        "labels": 50.0,
+        "accuracy": 0.03,
+        "accuracy_low": 0.01,
+        "accuracy_high": 0.12,
+        "chance": 0.1,
+    }
+    at_chance = Reason(ReasonCode.LABELS_AT_CHANCE, numbers)
+    useless = replace(better, trust=replace(better.trust, reasons=(at_chance,)))
+    assert not is_contradicted(useless)
+    assert "rejected_at_chance" in [fact.code for fact in facts_of(useless)]
     worse = made.make_report(verdict="do not apply", labelled=True, temperature=0.2)
     [confirmed] = [one for one in worse.facts if one.code == "rejected_raises_ece"]
     assert confirmed.level == "note"

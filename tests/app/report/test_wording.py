@@ -43,7 +43,7 @@ ADVICE: dict[str, tuple[Values, str, str]] = {
     "deploy": (
         {"file": "model.onnx", "path": "out/model.onnx"},
         "deploy",
-        "Deploy model.onnx instead of the original: out/model.onnx",
+        "Deploy the calibrated model.onnx instead of the original: out/model.onnx",
     ),
     "deploy_calibration": (
         {"file": "calibration.json", "path": "out/calibration.json"},
@@ -54,7 +54,8 @@ ADVICE: dict[str, tuple[Values, str, str]] = {
     "deploy_or_label": (
         RUN | {"file": "model.onnx", "path": "out/model.onnx"},
         "deploy",
-        "Deploy model.onnx instead of the original, or first label 50 inputs to measure accuracy: out/model.onnx",
+        "Deploy the calibrated model.onnx instead of the original, or first label 50 inputs to "
+        f"measure accuracy: {LABEL}",
     ),
     "deploy_calibration_or_label": (
         RUN | {"file": "calibration.json", "path": "out/calibration.json"},
@@ -127,6 +128,11 @@ FACT_SENTENCES: dict[str, tuple[Values, str]] = {
         {"before": 0.12, "after": 0.05},
         "On the ground truth, the rejected temperature lowers ECE from 12.00% to 5.00%. The "
         "verdict does not use the ground truth and is too strict here.",
+    ),
+    "rejected_at_chance": (
+        {"before": 0.84, "after": 0.082},
+        "On the ground truth, the rejected temperature lowers ECE from 84.00% to 8.20%, only because "
+        "it lowers the confidence of predictions that are right no more often than by chance.",
     ),
     "rejected_lowers_ece_little": (
         {"before": 0.85, "after": 0.672},

@@ -129,7 +129,9 @@ def test_a_model_to_retrain_ends_with_20_until_a_new_baseline(
     capsys.readouterr()
     assert main(["refine", str(alarmed.monitor), str(labels)]) == 0
     said = capsys.readouterr().out
-    assert "retrain the model.\nUntil then: Deploy labelling/model.onnx instead" in said
+    assert (
+        "retrain the model.\nUntil then, deploy the calibrated labelling/model.onnx instead" in said
+    )
     assert "Recommendation" not in said
     assert watched(alarmed.batch("fri", noise=1.5), "--time", "2026-11-20") == 20
     said = capsys.readouterr().out

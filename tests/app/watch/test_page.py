@@ -211,8 +211,8 @@ def test_changed_classes_are_named_or_numbered():
     classes = (ChangedClass("5", 0.11, 0.14, rise), ChangedClass("Acetone", 0.35, 0.19, rise))
     _, said = change_lines(Change("disagreement", None, "2024-01-06", classes))
     assert said == (
-        "Predicted classes that contribute most to this change (fraction of predictions): class 5 "
-        "(11% in the baseline, 14% now), Acetone (35% in the baseline, 19% now)."
+        "Inputs predicted as these classes contribute most to the change: class 5 (11% of "
+        "predictions in the baseline, 14% now), Acetone (35% of predictions in the baseline, 19% now)."
     )
 
 

@@ -47,6 +47,7 @@ IN_PYTHON = {
 # reasons for which the estimated accuracy is no more than the mean confidence
 CONFIDENCE_ONLY = (ReasonCode.ONE_CLASS, ReasonCode.TWO_CLASSES)
 # reasons for which no temperature helps
+USELESS = (ReasonCode.LABELS_AT_CHANCE, ReasonCode.LABELS_CONTRADICT)
 UNCORRECTABLE = (ReasonCode.LABELS_CONFIDENCE_HIGH, ReasonCode.LABELS_CONFIDENCE_LOW)
 
 
@@ -329,6 +330,8 @@ def _ground_truth(report: Report) -> Iterator[Fact]:
     values: Values = {"before": row.before.value, "after": row.after.value}
     if rises and not report.refused:
         yield Fact("caution", "ece_rises", values)
+    elif falls and report.refused and deciding_reason(report).code in USELESS:
+        yield Fact("note", "rejected_at_chance", values)
     elif falls and report.refused and row.after.value <= HALVED * row.before.value:
         yield Fact("caution", "rejected_lowers_ece", values)
     elif falls and report.refused:

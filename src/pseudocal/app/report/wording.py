@@ -80,7 +80,7 @@ class Headline(Sentence):
 
 
 Decision = Literal["deploy", "keep", "label"]
-INSTEAD = "Deploy {file} instead of the original"
+INSTEAD = "Deploy the calibrated {file} instead of the original"
 WITH_MODEL = "Deploy {file} with the model you have"
 OR_LABEL = ", or first label {n:count} {unit} to measure accuracy"
 KEEP = "Keep the model you have"
@@ -90,7 +90,7 @@ LABEL = "pseudocal label {out:path} -n {n:.0f}"
 # for each code: what is recommended, and the command for it or the file to use, if there is one
 ACTIONS: dict[str, tuple[Decision, str, str]] = {
     "deploy": ("deploy", INSTEAD, "{path:path}"),
-    "deploy_or_label": ("deploy", INSTEAD + OR_LABEL, "{path:path}"),
+    "deploy_or_label": ("deploy", INSTEAD + OR_LABEL, LABEL),
     "deploy_calibration": ("deploy", WITH_MODEL, APPLY),
     "deploy_calibration_or_label": ("deploy", WITH_MODEL + OR_LABEL, APPLY),
     "deploy_in_python": ("deploy", WITH_MODEL + ", in Python", "{code}"),
@@ -300,6 +300,11 @@ FACTS: dict[str, str] = {
     "rejected_lowers_ece": (
         "On the ground truth, the rejected temperature lowers ECE from {before:.2%} to "
         "{after:.2%}. The verdict does not use the ground truth and is too strict here."
+    ),
+    "rejected_at_chance": (
+        "On the ground truth, the rejected temperature lowers ECE from {before:.2%} to "
+        "{after:.2%}, only because it lowers the confidence of predictions that are right no more "
+        "often than by chance."
     ),
     "rejected_lowers_ece_little": (
         "On the ground truth, the rejected temperature lowers ECE from {before:.2%} to "
