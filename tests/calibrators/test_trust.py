@@ -432,8 +432,13 @@ def test_an_extreme_temperature_is_never_applied(height, verdict):
 @pytest.mark.parametrize(("inputs", "verdict"), [(99, "caution"), (100, "apply")])
 def test_a_few_inputs_are_never_enough_to_apply_a_temperature(inputs, verdict):
     own = np.arange(inputs) % 10
-    trust = trust_of(Labelled(20 * np.eye(10)[own], own), agreements=[two(0.5)])
+    real = Labelled(20 * np.eye(10)[own], own)
+    trust = trust_of(real, agreements=[two(0.5)])
     assert trust.verdict == verdict
+    alone = trust_of(real, "mixup")
+    assert alone.verdict == "caution"
+    for each in (trust, alone):
+        assert (each.reasons[0].code == ReasonCode.FEW_INPUTS) == (inputs < 100)
 
 
 def test_a_temperature_that_leaves_the_confidence_far_off_is_never_applied():

@@ -138,6 +138,7 @@ def test_the_user_comes_first_then_the_preprocessor_then_the_shape():
         ((3, 8, 8), {"mean": (127.0,), "std": (64.0,)}, "mean"),  # of pixels from 0 to 255
         ((3, 8, 64), {"layout": "nhwc"}, "layout"),
         ((3, 8, 8), {"std": (0.0,)}, "std"),
+        ((3, 8, 8), {"std": (1e-320,)}, "std"),
         ((3, 8, 8), {"size": (0, 8)}, "size"),
         ((3, 8, 8), {"crop_pct": 1.5}, "crop_pct"),
     ],

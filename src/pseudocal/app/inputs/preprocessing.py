@@ -91,7 +91,7 @@ class Preprocessing:
                 )
             if not all(math.isfinite(value) for value in values):
                 raise InputError(f"expected {name} as finite numbers, got {values}", setting=name)
-        if 0 in self.std:
+        if 0 in np.asarray(self.std, dtype=np.float32):  # some numbers are rounded to it
             raise InputError(
                 f"pixels cannot be divided by a std of zero: {self.std}", setting="std"
             )
