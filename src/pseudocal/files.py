@@ -257,6 +257,7 @@ def allocate_array(path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> NDAr
     ...     array = allocate_array(Path(folder) / "a.npy", (2, 3), np.float32)
     ...     array[0] = 1
     ...     array.sum(), (Path(folder) / "a.npy").stat().st_size
+    ...     del array  # Windows deletes no open file
     (np.float32(3.0), 152)
     """
     array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)

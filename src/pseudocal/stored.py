@@ -34,6 +34,7 @@ class StoredArray:
     ...     np.save(Path(folder) / "x.npy", np.array([[1, 2], [3, 4], [5, 6]]))
     ...     x = StoredArray.of_map(np.load(Path(folder) / "x.npy", mmap_mode="r"))
     ...     x.shape, x[1], x[1:], x[np.array([2, 0])]
+    ...     del x  # Windows deletes no open file
     ((3, 2), array([3, 4]), array([[3, 4],
            [5, 6]]), array([[5, 6],
            [1, 2]]))
