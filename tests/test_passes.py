@@ -5,6 +5,7 @@ Every float16 there is, memory maps that give their memory back, strips in order
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,7 @@ def test_rows_that_were_let_go_are_still_there(tmp_path, mode):
     np.testing.assert_array_equal(picked(mapped, np.arange(0, 6000, 7)), expected[::7])
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc/self/smaps")
 def test_a_pass_holds_little_of_a_memory_map(tmp_path, known):
     path = tmp_path / "z.npy"
     logits, labels = known(1000, 64, 2.0)

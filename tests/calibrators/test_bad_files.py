@@ -109,15 +109,17 @@ def test_bytes_that_are_no_text(path):
         Calibration.load(path)
 
 
-def test_what_is_no_file(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    for name, why in (
-        ("pipe", "a pipe or a device"),
-        (".", "a folder"),
-        ("nothing", "no such file"),
-    ):
-        with pytest.raises(InputError, match=f"expected a calibration file, got .*: {why}"):
-            Calibration.load(tmp_path / name)
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("pipe", "a pipe or a device"), (".", "a folder"), ("nothing", "no such file")],
+)
+def test_what_is_no_file(tmp_path, name, why):
+    if name == "pipe":
+        if not hasattr(os, "mkfifo"):
+            pytest.skip("this system has no pipes in folders")
+        os.mkfifo(tmp_path / name)
+    with pytest.raises(InputError, match=f"expected a calibration file, got .*: {why}"):
+        Calibration.load(tmp_path / name)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
