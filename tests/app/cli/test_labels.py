@@ -305,7 +305,7 @@ def test_what_is_wrong_with_a_file_is_named_by_line(pseudocal, out, truth):
     empty.mkdir()
     done = pseudocal("label", empty)
     assert (done.code, "has no run.json" in done.err) == (3, True)
-    assert f"run pseudocal calibrate MODEL DATA -o {empty} first" in done.err
+    assert f"{empty} has no run.json, so there are no logits to work with" in done.err
 
 
 def test_labels_that_were_not_chosen_by_label_are_refused_unless_they_are_random(
@@ -425,7 +425,7 @@ def test_what_is_refused(pseudocal, tabular, features, truth, out, tmp_path, mon
     pseudocal("calibrate", tabular["onnx"], features, "-o", out, "--no-logits")
     assert not (out / "logits.npy").exists()
     assert not (out / "run.json").exists()
-    assert "first, without --no-logits" in pseudocal("refine", out, labels).err
+    assert "-o FOLDER wrote without --no-logits" in pseudocal("refine", out, labels).err
     bad = write(tmp_path / "bad.csv", [("x", 1)])
     done = pseudocal(
         "calibrate", tabular["onnx"], features, "-o", tmp_path / "new", "--labels", bad
