@@ -120,6 +120,8 @@ def test_logits_of_other_classes_are_refused(tmp_path):
             take(four)
     with pytest.raises(InputError, match=r"for one image pass logits\[None\]"):
         loaded(np.zeros((3, 5, 5)))
+    with pytest.raises(InputError, match="one logit per row is two columns"):
+        loaded(np.zeros((6, 1)))
 
 
 def test_labels_give_the_number_of_classes():

@@ -173,7 +173,7 @@ class Calibration:
         """The logits as an array, which may be those of the calibration's model."""
         array = as_numpy(logits, "logits")
         check_not_probabilities(array)
-        if array.ndim in (2, 4):  # other shapes are refused later
+        if array.ndim in (2, 4) and array.shape[1] > 1:  # other shapes are refused later
             check_same_classes(self, array.shape[1])
         return array
 
