@@ -484,3 +484,11 @@ def test_a_memory_map_gives_the_same_temperature(known, tmp_path):
     assert fit_temperature(mapped, labels).temperature == pytest.approx(
         fit_temperature(logits, labels).temperature, rel=2e-6
     )
+
+
+def test_an_unknown_standard_error_equals_another():
+    scaling = TemperatureScaling(2.0)
+    assert scaling == TemperatureScaling(2.0, log_se=float("nan"))
+    assert hash(scaling) == hash(TemperatureScaling(2.0))
+    for other in (TemperatureScaling(2.0, log_se=0.1), TemperatureScaling(3.0), 2.0):
+        assert scaling != other

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -87,6 +87,13 @@ class TemperatureScaling:
         check_temperature(self.temperature)
         if self.bound not in (None, "lower", "upper"):
             raise InputError(f"expected bound 'lower', 'upper' or None, got {self.bound!r}")
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all fields are equal, where NaN equals NaN (Python 3.13 and later deny it)."""
+        if not isinstance(other, TemperatureScaling):
+            return NotImplemented
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return all(one == two or (one != one and two != two) for one, two in pairs)
 
     def __call__(self, logits: ArrayLike) -> Logits:
         """Scale logits `(n, classes)`."""
